@@ -40,8 +40,8 @@ class [[nodiscard]] status {
 template <class T>
 class [[nodiscard]] result {
  public:
-  result(T value) : value_(std::move(value)) {}            // NOLINT(google-explicit-constructor)
-  result(status error) : error_(std::move(error)) {}       // NOLINT(google-explicit-constructor)
+  result(T value) : value_(std::move(value)) {}       // NOLINT(google-explicit-constructor)
+  result(status error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const noexcept { return value_.has_value(); }
   explicit operator bool() const noexcept { return ok(); }
@@ -62,8 +62,7 @@ class [[nodiscard]] result {
 }  // namespace fourfold
 
 // Returns the error of a status expression, or goes on.
-#define FOURFOLD_TRY(expression)                                     \
-  do {                                                               \
-    if (auto fourfold_status = (expression); !fourfold_status.ok()) \
-      return fourfold_status;                                        \
+#define FOURFOLD_TRY(expression)                                                            \
+  do {                                                                                      \
+    if (auto fourfold_status = (expression); !fourfold_status.ok()) return fourfold_status; \
   } while (false)

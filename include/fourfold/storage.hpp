@@ -14,10 +14,10 @@ enum class Storage : std::uint8_t { f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0
 
 struct StorageInfo {
   Storage storage;
-  std::string_view name;     // as the command line prints and parses it
-  int block_elements;        // elements per block, along a row
-  int block_bytes;           // bytes per block
-  int gguf_type;             // ggml_type number in a GGUF file
+  std::string_view name;  // as the command line prints and parses it
+  int block_elements;     // elements per block, along a row
+  int block_bytes;        // bytes per block
+  int gguf_type;          // ggml_type number in a GGUF file
 
   constexpr double bits_per_element() const { return 8.0 * block_bytes / block_elements; }
 };
