@@ -1,0 +1,108 @@
+// From a row of logits to one token id.
+//
+// The chain, its order and its default values are llama.cpp's: penalties, top-n-sigma, top-k, typical-p, top-p, min-p,
+// XTC, temperature (fixed or dynamic), then one draw. Order among logits, here and everywhere: value descending, index
+// ascending, NaN last. Greedy decoding reads the row once (4 bytes per entry of the vocabulary: memory binds).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <fourfold/status.hpp>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace fourfold {
+
+struct SamplingOptions {
+  float temperature = 0.8f;           // <= 0: the best logit after penalties, whatever the other options say
+  float dynatemp_range = 0.0f;        // temperature moves within +-range with the entropy; 0: fixed
+  float dynatemp_exponent = 1.0f;     // how the normalised entropy maps to that interval
+  int top_k = 40;                     // keep the k best; <= 0: all
+  float top_p = 0.95f;                // keep the smallest set of this mass; 1: all
+  float min_p = 0.05f;                // keep what has at least this share of the best probability; 0: all
+  float typical_p = 1.0f;             // keep the most typical set of this mass; 1: all
+  float top_n_sigma = -1.0f;          // keep what lies within n standard deviations of the best logit; <= 0: all
+  float xtc_probability = 0.0f;       // chance per token that the top choices but the last are dropped
+  float xtc_threshold = 0.1f;         // probability that makes a top choice; above 0.5: off
+  int repeat_last_n = 64;             // accepted tokens that penalties look at; 0: none, -1: all
+  float repeat_penalty = 1.0f;        // divides positive and multiplies other logits of tokens in the window
+  float frequency_penalty = 0.0f;     // subtracted once per occurrence in the window
+  float presence_penalty = 0.0f;      // subtracted once per token in the window
+  int min_keep = 0;                   // filters leave at least this many candidates
+  std::optional<std::uint64_t> seed;  // none: a random one
+};
+
+// Ok, or invalid_argument naming the first field that is out of its range.
+status validate(const SamplingOptions& options);
+
+struct Candidate {
+  int id;
+  float logit;
+};
+
+// Value descending, index ascending, NaN last.
+bool ranks_before(const Candidate& a, const Candidate& b);
+
+// The id that ranks first; 0 for an empty row.
+int argmax(std::span<const float> logits);
+
+// The min(k, size) candidates that rank first, in order. Selects, never sorts the whole row.
+std::vector<Candidate> top_k(std::span<const float> logits, int k);
+
+// xoshiro256++ 1.0 (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021), its state filled by
+// SplitMix64 from one seed. The same seed gives the same numbers on every machine.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed);
+  std::uint64_t next();
+  double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }  // [0, 1)
+
+ private:
+  std::array<std::uint64_t, 4> state_;
+};
+
+// Needs validate(options).ok(). Not safe to share between threads. After the constructor only a window
+// beyond 65536 tokens allocates.
+class Sampler {
+ public:
+  Sampler(const SamplingOptions& options, int vocab);
+
+  // One id for logits [vocab]. NaN is never drawn unless every logit is NaN, which gives id 0.
+  int sample(std::span<const float> logits);
+
+  // Adds a token, of the prompt or generated, to the window of the penalties; ids outside the vocabulary are ignored.
+  void accept(int id);
+
+  // Forgets accepted tokens; the generator goes on.
+  void reset();
+
+  // The logits after repeat, frequency and presence penalties: the argument itself when none is in force, else a view
+  // that the next call overwrites.
+  std::span<const float> penalised(std::span<const float> logits);
+
+  std::uint64_t seed() const { return seed_; }
+
+ private:
+  void select(std::span<const float> logits);
+  void keep_likeliest(double mass);
+  void keep_most_typical(double mass);
+  void keep_at_least(float logit);
+  void drop_top_choices();
+  float dynamic_temperature() const;
+  int draw(float temperature);
+  std::size_t min_keep() const { return options_.min_keep > 1 ? static_cast<std::size_t>(options_.min_keep) : 1; }
+
+  SamplingOptions options_;
+  std::uint64_t seed_;
+  Random random_;
+  std::vector<int> counts_;                          // [vocab] occurrences in the window
+  std::vector<int> window_;                          // accepted ids: a ring when repeat_last_n > 0
+  std::size_t oldest_ = 0;                           // index into the full ring
+  std::vector<float> scratch_;                       // [vocab] penalised logits
+  std::vector<Candidate> candidates_;                // what the filters have left
+  std::vector<std::pair<double, Candidate>> order_;  // typical-p: distance from the expected surprise
+};
+
+}  // namespace fourfold
