@@ -1,0 +1,147 @@
+// The CPU kernels: one table of plain functions per ISA level, chosen at run time.
+//
+// Every kernel takes raw pointers and counts, allocates nothing and keeps no state. Within one level each output's
+// arithmetic chain depends on the storage and on K alone: never on how many tokens, rows or queries share a call. So
+// decode equals prefill bit for bit, for any split of the work.
+// Names: K columns of a weight row, T tokens, D head dimension. Lanes are rows (dots), keys or dimensions (attend).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <fourfold/status.hpp>
+#include <fourfold/storage.hpp>
+
+namespace fourfold::simd {
+
+// ---- activations: what a dot multiplies the weights with ------------------------------------------------------------
+
+enum class Activation : std::uint8_t {
+  f32,   // K floats
+  bf16,  // K bfloat16, padded with a zero to an even count
+  q8,    // K / 32 QuantBlocks
+};
+
+// 32 activations as int8 with one scale (x ~ scale * q, |q| <= 127), and the sums that offset and minimum formats need.
+struct QuantBlock {
+  std::int8_t q[32];
+  float scale;           // max |x| / 127
+  float sum;             // scale * sum of q: multiplies a format's minimum
+  std::int32_t bias;     // -128 * sum of q: undoes weights that are stored as w + 128
+  std::int32_t half[2];  // the same for q[0..15] and for q[16..31]
+};
+static_assert(sizeof(QuantBlock) == 52);
+
+// Bytes of one row of K prepared activations, rounded up to 64 so that rows stay aligned.
+std::size_t activation_bytes(Activation kind, int k);
+
+// ---- dots: out[t][row] = sum over k of W[row][k] * x[t][k]
+// -----------------------------------------------------------
+
+struct DotArgs {
+  const std::uint8_t* tiles;  // ceil(rows / 16) consecutive tiles (tile.hpp), from a tile boundary
+  int rows;                   // outputs written per token; the last tile may be partly used
+  int k;
+  const void* x;         // T prepared rows of the kind that the table names for this storage
+  std::size_t x_stride;  // bytes between token rows; a multiple of 4
+  int tokens;
+  float* out;              // out[t * out_stride + row]
+  std::size_t out_stride;  // floats
+};
+
+// ---- attention: a fold with online softmax over leaves of 64 keys
+// ----------------------------------------------------
+
+inline constexpr int kLeafKeys = 64;     // keys of one cache leaf
+inline constexpr int kBlockKeys = 1024;  // keys of one block: a fresh state each, merged left to right
+
+// One kv head's cache is a row of leaves. A leaf holds 64 consecutive absolute positions: K as [D][64 keys], then V as
+// [64 keys][D padded to 16]; q8_0 (D % 32 == 0) adds f16 scales: K [D / 32][64], V [64][D / 32]. `type` is one of f32,
+// f16, bf16, q8_0. Returns 0 for a type or D that has no cache. Leaves need 64-byte alignment.
+std::size_t kv_leaf_bytes(Storage type, int d);
+
+// A state is `O[D padded to 16], m, l, padding`: exponent reference m in log2 units (-inf when empty), weight sum l.
+constexpr std::size_t state_floats(int d) { return static_cast<std::size_t>((d + 15) / 16 * 16 + 16); }
+constexpr std::size_t state_m(int d) { return static_cast<std::size_t>((d + 15) / 16 * 16); }
+constexpr std::size_t state_l(int d) { return state_m(d) + 1; }
+
+struct AttendArgs {
+  Storage type;                // of the cache
+  int d;                       // head dimension, at most 512
+  const std::uint8_t* leaves;  // the block's first leaf
+  std::size_t leaf_stride;     // bytes from leaf to leaf
+  int queries;                 // query rows of this kv head: heads of its group, positions, or both
+  const float* const* q;       // query i: D floats, rotated; the same bits whatever rows share the call
+  const std::int32_t* first;   // query i sees the keys [first[i], last[i]) of the block, 0 <= first, last <= 1024;
+  const std::int32_t* last;  //   first >= last sees none. Keys nobody sees are never used (their leaves may be unset).
+  float scale;               // on q . k
+  float soft_cap;            // s -> cap * tanh(s / cap); 0 = none
+  float* state;              // query i's fresh state of this block at state + i * state_stride
+  std::size_t state_stride;  // floats, at least state_floats(d)
+};
+
+// ---- the table
+// --------------------------------------------------------------------------------------------------------
+
+inline constexpr int kStorageCount = static_cast<int>(kStorages.size());
+constexpr std::size_t index(Storage s) { return static_cast<std::size_t>(s); }
+
+struct Kernels {
+  const char* name;  // scalar, avx2, avx512
+
+  // Which activations dot[storage] takes. dot_f32 (the --f32 mode: weights decoded exactly) always takes f32.
+  Activation activation[kStorageCount];
+  // x[K] (times weight[K] unless null: the norm's weight; its scalar follows the dot) -> one prepared row.
+  void (*prepare[3])(const float* x, const float* weight, int k, void* out);  // by Activation
+  void (*dot[kStorageCount])(const DotArgs&);
+  void (*dot_f32[kStorageCount])(const DotArgs&);
+
+  // Writes k[D] and v[D], rounded to the cache's precision, at slot 0..63 of a leaf.
+  void (*kv_append)(Storage type, std::uint8_t* leaf, int slot, const float* k, const float* v, int d);
+  void (*attend)(const AttendArgs&);
+  // into <- into (+) from; merging with an empty state leaves the other one's bits.
+  void (*merge)(float* into, const float* from, int d);
+  // out[D] = O / l, an empty state gives 0. A sink is one more score without a value; null = none.
+  void (*finish)(const float* state, int d, const float* sink, float* out);
+
+  // Sum of squares: partials of 256 elements, added in order.
+  float (*sum_squares)(const float* x, int n);
+  void (*norm)(const float* x, const float* weight, float scale, int n, float* out);  // out = x * scale * weight
+  void (*scale)(float* x, float factor, int n);
+  void (*add)(const float* a, const float* b, int n, float* out);
+  void (*soft_cap)(float* x, float cap, int n);                              // cap * tanh(x / cap)
+  void (*silu_gate)(const float* gate, const float* up, int n, float* out);  // silu(gate) * up
+  void (*gelu_gate)(const float* gate, const float* up, int n, float* out);  // gelu by tanh(gate) * up
+  // Rotates the first `dims` of a head by cos[dims / 2], sin[dims / 2]: pairs (2i, 2i + 1) if interleaved, else
+  // (i, i + dims / 2).
+  void (*rope)(float* head, const float* cos, const float* sin, int dims, bool interleaved);
+  // Index of the largest value: the lowest index among equals, NaN after everything.
+  int (*argmax)(const float* x, int n);
+};
+
+// ---- choosing a level
+// --------------------------------------------------------------------------------------------------
+
+// What the processor and the operating system offer, as far as a level asks for it.
+struct CpuFeatures {
+  bool avx2, fma, f16c, os_ymm;
+  bool f, bw, dq, vl, vnni, bf16, vbmi, os_zmm;  // AVX-512
+};
+CpuFeatures detect_features();
+
+// The levels these features can run, best first; "scalar" is always the last.
+struct Levels {
+  const Kernels* table[3];
+  int count;
+};
+Levels available_levels(const CpuFeatures& features);
+
+// The best level, or the forced one ("scalar", "avx2", "avx512"; null or empty = best). An unknown or unavailable name
+// is an error that lists the names this machine accepts.
+result<const Kernels*> select_kernels(const char* forced, const CpuFeatures& features = detect_features());
+
+// The level that the environment variable FOURFOLD_ISA forces, else the best; decided once. plan() reports the status
+// of selected_kernels(); kernels() takes the best level where that status is an error.
+const result<const Kernels*>& selected_kernels();
+const Kernels& kernels();
+
+}  // namespace fourfold::simd
