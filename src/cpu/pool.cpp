@@ -18,20 +18,11 @@ constexpr std::int64_t kSpinNs = 50'000;           // then yield
 constexpr std::int64_t kSleepAfterNs = 1'000'000;  // then sleep
 constexpr std::int64_t kParkAfterNs = 1'000'000;   // an idle thread parks
 constexpr std::int64_t kParkEarlyNs = 50'000;      // the same where threads take turns
-constexpr std::uint32_t kPausesPerClock = 32;
 constexpr auto kNap = std::chrono::microseconds(50);
 
 std::int64_t now_ns() noexcept {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-void relax() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
 }
 
 // Threads of the pool leave signals to the threads of the program.
@@ -50,15 +41,15 @@ class SignalsBlocked {
 
 }  // namespace
 
-void Backoff::pause() noexcept {
-  if (pauses_ == 0) start_ns_ = now_ns();
-  if (++pauses_ % kPausesPerClock == 0 || take_turns_) waited_ns_ = now_ns() - start_ns_;
+void Backoff::long_pause() noexcept {
+  const std::int64_t now = now_ns();
+  if (start_ns_ == 0) start_ns_ = now;
+  waited_ns_ = now - start_ns_;
+  yielding_ = yielding_ || waited_ns_ > kSpinNs;
   if (waited_ns_ > kSleepAfterNs) {
     std::this_thread::sleep_for(kNap);
-  } else if (take_turns_ || waited_ns_ > kSpinNs) {
+  } else if (yielding_) {
     sched_yield();
-  } else {
-    relax();
   }
 }
 

@@ -22,15 +22,30 @@ namespace fourfold {
 
 inline constexpr std::size_t kLine = 128;  // two 64-byte lines: processors prefetch them in pairs
 
+inline void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 // Waits in steps: spins, then gives the processor away, then sleeps. Threads that must take turns skip the spinning.
 class Backoff {
  public:
-  explicit Backoff(bool take_turns) : take_turns_(take_turns) {}
-  void pause() noexcept;
-  std::int64_t waited_ns() const noexcept { return waited_ns_; }  // since the first pause, as of a recent one
+  explicit Backoff(bool take_turns) : yielding_(take_turns) {}
+
+  void pause() noexcept {
+    if (++pauses_ % kPausesPerClock != 0 && !yielding_) return relax();
+    long_pause();
+  }
+  std::int64_t waited_ns() const noexcept { return waited_ns_; }  // as of the last look at the clock
 
  private:
-  bool take_turns_;
+  static constexpr std::uint32_t kPausesPerClock = 64;
+  void long_pause() noexcept;
+
+  bool yielding_;
   std::uint32_t pauses_ = 0;
   std::int64_t start_ns_ = 0, waited_ns_ = 0;
 };
