@@ -35,7 +35,7 @@ const TensorInfo* Checkpoint::find(std::string_view name) const {
 
 status Checkpoint::read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const {
   const File& file = contents_.files[static_cast<std::size_t>(tensor.file)];
-  const std::string where = "tensor " + quoted(tensor.name);
+  const std::string where = "tensor " + quote(tensor.name);
   if (!tensor.storage) {
     return {Code::unsupported,
             file.name() + ": " + where + ": its type " + tensor.type_name + " cannot be read by this version"};
@@ -56,9 +56,9 @@ std::uint64_t Checkpoint::file_bytes() const {
 
 result<std::string> Checkpoint::side_file(std::string_view name) const {
   if (name.empty() || name.find('/') != std::string_view::npos)
-    return status(Code::invalid_argument, "a side file's name is " + quoted(name) + "; expected a name without '/'");
+    return status(Code::invalid_argument, "a side file's name is " + quote(name) + "; expected a name without '/'");
   if (format_ == Format::gguf)
-    return status(Code::not_found, this->name() + ": a GGUF model has no file " + quoted(name) + " beside it");
+    return status(Code::not_found, this->name() + ": a GGUF model has no file " + quote(name) + " beside it");
   std::error_code ignored;
   const fs::path folder = fs::is_directory(path_, ignored) ? fs::path(path_) : fs::path(path_).parent_path();
   return read_text(folder / name, kLargestSideFile);

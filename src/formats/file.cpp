@@ -26,15 +26,15 @@ result<File> File::open(const std::string& path) {
   if (descriptor < 0) {
     const int error = errno;
     const Code code = error == ENOENT || error == ENOTDIR ? Code::not_found : Code::io;
-    return status(code, "cannot open " + quoted(path) + ": " + std::strerror(error));
+    return status(code, "cannot open " + quote(path) + ": " + std::strerror(error));
   }
   File file(descriptor, 0, path);
   struct stat about {};
   if (::fstat(descriptor, &about) != 0)
-    return status(Code::io, "cannot examine " + quoted(path) + ": " + std::strerror(errno));
+    return status(Code::io, "cannot examine " + quote(path) + ": " + std::strerror(errno));
   if (!S_ISREG(about.st_mode)) {
     const char* kind = S_ISDIR(about.st_mode) ? "a folder" : S_ISFIFO(about.st_mode) ? "a pipe" : "a device";
-    return status(Code::io, "cannot read " + quoted(path) + ": it is " + kind + ", not a regular file");
+    return status(Code::io, "cannot read " + quote(path) + ": it is " + kind + ", not a regular file");
   }
   if (about.st_size == 0) return status(Code::malformed, file.name() + ": the file is empty");
   file.size_ = static_cast<std::uint64_t>(about.st_size);

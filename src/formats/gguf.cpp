@@ -49,7 +49,9 @@ const TensorType* tensor_type(std::uint32_t number) {
 struct Where {
   std::string_view what;
   std::string_view name;
-  std::string text() const { return std::string(what) + (name.empty() ? "" : " " + quoted(name)); }
+  std::string text() const {
+    return name.empty() ? std::string(what) : std::string(what).append(" ").append(quote(name));
+  }
 };
 
 status malformed(const Where& where, const std::string& problem) {
@@ -107,7 +109,7 @@ class Cursor {
       return malformed(where, "its length is " + grouped(length) + "; expected 1 to " + grouped(kLongestName));
     FOURFOLD_TRY(need(length, where));
     out = {reinterpret_cast<const char*>(take(length)), length};
-    if (!is_plain_name(out)) return malformed(where, quoted(out) + " is not plain UTF-8 text");
+    if (!is_plain_name(out)) return malformed(where, quote(out) + " is not plain UTF-8 text");
     return {};
   }
 
@@ -283,7 +285,7 @@ status read_preamble(Cursor& in, std::uint32_t& version, std::uint64_t& tensors,
   char magic[4] = {};
   FOURFOLD_TRY(in.number(magic, {"magic", {}}));
   if (std::string_view(magic, 4) != "GGUF")
-    return {Code::malformed, "not a GGUF file: it begins with " + quoted({magic, 4}) + " instead of 'GGUF'"};
+    return {Code::malformed, "not a GGUF file: it begins with " + quote({magic, 4}) + " instead of 'GGUF'"};
   FOURFOLD_TRY(in.number(version, {"version", {}}));
   if ((version & 0xffffu) == 0 && version != 0)
     return {Code::unsupported, "a big-endian GGUF file; only little-endian ones are read"};
@@ -300,7 +302,7 @@ status read_metadata(Cursor& in, std::uint64_t keys, Metadata& metadata) {
     FOURFOLD_TRY(in.name(key, {"a key's name", {}}));
     MetaValue value;
     FOURFOLD_TRY(read_value(in, value, {"value of key", key}));
-    if (!metadata.add(key, std::move(value))) return {Code::malformed, "key " + quoted(key) + " stands there twice"};
+    if (!metadata.add(key, std::move(value))) return {Code::malformed, "key " + quote(key) + " stands there twice"};
   }
   return {};
 }
@@ -346,7 +348,7 @@ status read_all(Cursor& in, Gguf& gguf, std::uint64_t file_size) {
     TensorInfo tensor;
     FOURFOLD_TRY(read_tensor(in, alignment, tensor));
     if (!names.insert(tensor.name).second)
-      return {Code::malformed, "tensor " + quoted(tensor.name) + " stands there twice"};
+      return {Code::malformed, "tensor " + quote(tensor.name) + " stands there twice"};
     gguf.tensors.push_back(std::move(tensor));
   }
   const std::uint64_t data = (in.position() + alignment - 1) / alignment * alignment;

@@ -39,21 +39,21 @@ result<std::string> shard_prefix(const File& first, std::int64_t count) {
   if (path.size() >= expected.size() && path.compare(path.size() - expected.size(), expected.size(), expected) == 0)
     return path.substr(0, path.size() - expected.size());
   return status(Code::invalid_argument, first.name() + ": it is one of " + std::to_string(count) +
-                                            " shards, so its name should end in " + quoted(expected));
+                                            " shards, so its name should end in " + quote(expected));
 }
 
 status add_shard(Contents& all, std::int64_t number, std::int64_t count, const std::string& path,
                  std::unordered_set<std::string>& names) {
   auto file = File::open(path);
   if (!file && file.error().code() == Code::not_found)
-    return {Code::not_found, shard_text(number, count) + " is missing: " + quoted(path)};
+    return {Code::not_found, shard_text(number, count) + " is missing: " + quote(path)};
   if (!file) return file.error();
   auto gguf = read_gguf(*file);
   if (!gguf) return gguf.error();
   FOURFOLD_TRY(check_shard(gguf->metadata, file->name(), number, count));
   for (TensorInfo& tensor : gguf->tensors) {
     if (!names.insert(tensor.name).second)
-      return in_file(file->name(), {Code::malformed, "tensor " + quoted(tensor.name) + " is in an earlier shard too"});
+      return in_file(file->name(), {Code::malformed, "tensor " + quote(tensor.name) + " is in an earlier shard too"});
     tensor.file = static_cast<int>(number);
     all.tensors.push_back(std::move(tensor));
   }

@@ -29,7 +29,7 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
     const std::size_t start = before.find_last_of('\n');
     const std::size_t column = start == std::string_view::npos ? before.size() : before.size() - start - 1;
     return fail("not valid JSON at line " + std::to_string(line) + ", column " + std::to_string(column) + ", near " +
-                quoted(token));
+                quote(token));
   }
 
  protected:

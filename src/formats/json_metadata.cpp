@@ -233,7 +233,7 @@ class Flattener : public JsonEvents {
   bool in_object() { return depth() > 0 || fail("it is not a JSON object ({...})"); }
   bool add(MetaValue value) {
     if (!in_object()) return false;
-    return out_.add(path_, std::move(value)) || fail("key " + quoted(path_) + " stands there twice");
+    return out_.add(path_, std::move(value)) || fail("key " + quote(path_) + " stands there twice");
   }
 
   Metadata& out_;

@@ -41,11 +41,10 @@ status place_tensors(std::vector<TensorInfo>& tensors, std::uint64_t data, std::
     std::uint64_t end = 0;
     if (__builtin_add_overflow(tensor.offset, data, &tensor.offset) ||
         __builtin_add_overflow(tensor.offset, tensor.bytes, &end)) {
-      return {Code::malformed,
-              "tensor " + quoted(tensor.name) + ": its offset and size add up to more than 2^64 bytes"};
+      return {Code::malformed, "tensor " + quote(tensor.name) + ": its offset and size add up to more than 2^64 bytes"};
     }
     if (end > file_size) {
-      return {Code::malformed, "tensor " + quoted(tensor.name) + ": data ends at byte " + grouped(end) +
+      return {Code::malformed, "tensor " + quote(tensor.name) + ": data ends at byte " + grouped(end) +
                                    ", the file at " + grouped(file_size) + " (truncated?)"};
     }
     if (tensor.bytes > 0) order.push_back(&tensor);
@@ -54,7 +53,7 @@ status place_tensors(std::vector<TensorInfo>& tensors, std::uint64_t data, std::
   for (std::size_t i = 1; i < order.size(); ++i) {
     const TensorInfo &before = *order[i - 1], &after = *order[i];
     if (after.offset - before.offset < before.bytes) {
-      return {Code::malformed, "tensors " + quoted(before.name) + " and " + quoted(after.name) +
+      return {Code::malformed, "tensors " + quote(before.name) + " and " + quote(after.name) +
                                    " overlap: one ends at byte " + grouped(before.offset + before.bytes) +
                                    ", the other begins at " + grouped(after.offset)};
     }

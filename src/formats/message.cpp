@@ -42,7 +42,7 @@ bool is_plain_name(std::string_view name) {
   return !name.empty() && !control && is_utf8(name);
 }
 
-std::string quoted(std::string_view text) {
+std::string quote(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string out = "'";
   for (std::size_t at = 0; at < text.size();) {

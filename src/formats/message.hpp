@@ -9,7 +9,7 @@
 namespace fourfold {
 
 // 'text' between quotes on one line: control characters and bytes that are not UTF-8 as \xNN, cut after 80 bytes.
-std::string quoted(std::string_view text);
+std::string quote(std::string_view text);
 
 // 1048608 -> "1 048 608".
 std::string grouped(std::uint64_t n);

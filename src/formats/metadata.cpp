@@ -21,21 +21,23 @@ bool is_empty_array(const MetaValue& value) {
       value);
 }
 
-std::string shown(const MetaValue& value) {
-  if (const auto* v = std::get_if<bool>(&value)) return *v ? " true" : " false";
-  if (const auto* v = std::get_if<std::int64_t>(&value)) return " " + std::to_string(*v);
-  if (const auto* v = std::get_if<std::uint64_t>(&value)) return " " + std::to_string(*v);
-  if (const auto* v = std::get_if<double>(&value)) return " " + std::to_string(*v);
-  if (const auto* v = std::get_if<std::string_view>(&value)) return " " + quoted(*v);
-  return "";
+// "the integer 7", "the string 'abc'", "an array of strings".
+std::string described(const MetaValue& value) {
+  std::string out(type_of(value).starts_with("array") ? "an " : "the ");
+  out.append(type_of(value));
+  if (const auto* v = std::get_if<bool>(&value)) out.append(*v ? " true" : " false");
+  if (const auto* v = std::get_if<std::int64_t>(&value)) out.append(" ").append(std::to_string(*v));
+  if (const auto* v = std::get_if<std::uint64_t>(&value)) out.append(" ").append(std::to_string(*v));
+  if (const auto* v = std::get_if<double>(&value)) out.append(" ").append(std::to_string(*v));
+  if (const auto* v = std::get_if<std::string_view>(&value)) out.append(" ").append(quote(*v));
+  return out;
 }
 
 }  // namespace
 
 std::string_view type_of(const MetaValue& value) {
   constexpr std::array<std::string_view, std::variant_size_v<MetaValue>> kNames = {
-      "the boolean", "the integer",          "the integer",         "the float",
-      "the string",  "an array of integers", "an array of numbers", "an array of strings",
+      "boolean", "integer", "integer", "float", "string", "array of integers", "array of numbers", "array of strings",
   };
   return kNames[value.index()];
 }
@@ -56,12 +58,12 @@ status Metadata::error(Code code, const std::string& message) const {
 }
 
 status Metadata::missing(std::string_view key, std::string_view expected) const {
-  return error(Code::not_found, "key " + quoted(key) + " is missing; expected " + std::string(expected));
+  return error(Code::not_found, "key " + quote(key) + " is missing; expected " + std::string(expected));
 }
 
 status Metadata::mistyped(std::string_view key, const MetaValue& value, std::string_view expected) const {
-  return error(Code::malformed, "key " + quoted(key) + " is " + std::string(type_of(value)) + shown(value) +
-                                    "; expected " + std::string(expected));
+  return error(Code::malformed,
+               "key " + quote(key) + " is " + described(value) + "; expected " + std::string(expected));
 }
 
 result<std::int64_t> Metadata::get_int(std::string_view key) const {

@@ -20,7 +20,7 @@ namespace fourfold {
 using MetaValue = std::variant<bool, std::int64_t, std::uint64_t, double, std::string_view, std::vector<std::int64_t>,
                                std::vector<double>, std::vector<std::string_view>>;
 
-// "a string", "an array of floats": for messages.
+// "string", "array of numbers": for listings and messages.
 std::string_view type_of(const MetaValue& value);
 
 class Metadata {

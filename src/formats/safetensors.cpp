@@ -105,7 +105,7 @@ class HeaderEvents : public JsonEvents {
   }
   bool string(std::string& value) override {
     if (in_metadata_ && depth() == 2) return true;
-    if (field_ != Field::dtype) return unexpected(quoted(value));
+    if (field_ != Field::dtype) return unexpected(quote(value));
     entry_.dtype = std::move(value);
     field_ = Field::none;
     return true;
@@ -126,7 +126,7 @@ class HeaderEvents : public JsonEvents {
     TensorInfo tensor;
     tensor.name = name_;
     const status described = describe(entry_, tensor);
-    if (!described.ok()) return fail("tensor " + quoted(name_) + ": " + described.message());
+    if (!described.ok()) return fail("tensor " + quote(name_) + ": " + described.message());
     out_.push_back(std::move(tensor));
     return true;
   }
@@ -146,8 +146,8 @@ class HeaderEvents : public JsonEvents {
   enum class Field { none, dtype, shape, offsets };
 
   bool begin_entry(const std::string& name) {
-    if (!is_plain_name(name)) return fail("a tensor's name " + quoted(name) + " is empty or not plain text");
-    if (!names_.insert(name).second) return fail("tensor " + quoted(name) + " stands there twice");
+    if (!is_plain_name(name)) return fail("a tensor's name " + quote(name) + " is empty or not plain text");
+    if (!names_.insert(name).second) return fail("tensor " + quote(name) + " stands there twice");
     name_ = name;
     in_metadata_ = name == "__metadata__";
     field_ = Field::none;
@@ -167,15 +167,15 @@ class HeaderEvents : public JsonEvents {
       field_ = Field::offsets;
       entry_.offsets.emplace();
     } else {
-      return fail("tensor " + quoted(name_) + ": unknown field " + quoted(field) +
+      return fail("tensor " + quote(name_) + ": unknown field " + quote(field) +
                   "; expected dtype, shape and data_offsets");
     }
-    return !twice || fail("tensor " + quoted(name_) + ": field " + quoted(field) + " stands there twice");
+    return !twice || fail("tensor " + quote(name_) + ": field " + quote(field) + " stands there twice");
   }
   bool unexpected(const std::string& met) {
     if (depth() == 0) return fail("the header is " + met + "; expected an object of tensors");
     if (in_metadata_) return fail("'__metadata__' holds " + met + "; expected an object of strings");
-    const std::string where = "tensor " + quoted(name_) + ": ";
+    const std::string where = "tensor " + quote(name_) + ": ";
     switch (field_) {
       case Field::dtype:
         return fail(where + "'dtype' is " + met + "; expected a string");
@@ -207,7 +207,7 @@ status check_coverage(const std::vector<TensorInfo>& tensors, std::uint64_t data
   std::uint64_t end = data;
   for (const TensorInfo* tensor : order) {
     if (tensor->offset != end) {
-      return {Code::malformed, "tensor " + quoted(tensor->name) + ": it begins at byte " + grouped(tensor->offset) +
+      return {Code::malformed, "tensor " + quote(tensor->name) + ": it begins at byte " + grouped(tensor->offset) +
                                    "; expected " + grouped(end) + ", where the data before it ends"};
     }
     end += tensor->bytes;

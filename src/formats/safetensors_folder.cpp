@@ -17,7 +17,7 @@ constexpr std::string_view kSingleName = "model.safetensors";
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
 constexpr std::string_view kMapPrefix = "weight_map.";
 
-bool exists(const fs::path& path) {
+bool has_file(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
@@ -50,8 +50,8 @@ result<std::map<std::string, std::string>> read_index(const fs::path& path) {
     if (!key.starts_with(kMapPrefix)) continue;
     const auto* name = std::get_if<std::string_view>(&value);
     if (name == nullptr || name->find('/') != std::string_view::npos || !name->ends_with(".safetensors")) {
-      const std::string met = name == nullptr ? std::string(type_of(value)) : quoted(*name);
-      return in_file(path.filename().string(), {Code::malformed, "key " + quoted(key) + " is " + met +
+      const std::string met = name == nullptr ? std::string(type_of(value)) : quote(*name);
+      return in_file(path.filename().string(), {Code::malformed, "key " + quote(key) + " is " + met +
                                                                      "; expected a .safetensors file of the folder"});
     }
     map.emplace(key.substr(kMapPrefix.size()), *name);
@@ -72,14 +72,14 @@ status add_indexed(Contents& all, const fs::path& folder) {
     const auto file = static_cast<std::size_t>(tensor.file);
     if (!files.emplace(tensor.name, file).second) {
       return in_file(all.files[file].name(),
-                     {Code::malformed, "tensor " + quoted(tensor.name) + " is in an earlier file too"});
+                     {Code::malformed, "tensor " + quote(tensor.name) + " is in an earlier file too"});
     }
   }
   for (const auto& [tensor, file] : *map) {
     const auto at = files.find(tensor);
     if (at == files.end() || all.files[at->second].name() != file) {
       return in_file(std::string(kIndexName),
-                     {Code::malformed, "tensor " + quoted(tensor) + " is not in its file " + quoted(file)});
+                     {Code::malformed, "tensor " + quote(tensor) + " is not in its file " + quote(file)});
     }
   }
   return {};
@@ -87,8 +87,8 @@ status add_indexed(Contents& all, const fs::path& folder) {
 
 // The weights of a folder; one without any is good for its metadata and its tokenizer.
 status add_folder(Contents& all, const fs::path& folder) {
-  if (exists(folder / kSingleName)) return add_file(all, folder / kSingleName);
-  if (exists(folder / kIndexName)) return add_indexed(all, folder);
+  if (has_file(folder / kSingleName)) return add_file(all, folder / kSingleName);
+  if (has_file(folder / kIndexName)) return add_indexed(all, folder);
   std::error_code error;
   bool known = false;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
@@ -96,10 +96,10 @@ status add_folder(Contents& all, const fs::path& folder) {
     known = known || name == "config.json" || name == "tokenizer.json";
     if (!name.ends_with(".safetensors")) continue;
     return in_file(base_name(folder),
-                   {Code::not_found, "the folder holds " + quoted(name) + "; expected '" + std::string(kSingleName) +
+                   {Code::not_found, "the folder holds " + quote(name) + "; expected '" + std::string(kSingleName) +
                                          "' or '" + std::string(kIndexName) + "'"});
   }
-  if (error) return {Code::io, "cannot read the folder " + quoted(folder.string()) + ": " + error.message()};
+  if (error) return {Code::io, "cannot read the folder " + quote(folder.string()) + ": " + error.message()};
   if (known) return {};
   return in_file(base_name(folder), {Code::not_found, "the folder holds no model; expected config.json and '" +
                                                           std::string(kSingleName) + "' or its index"});
@@ -117,7 +117,7 @@ result<Contents> open_safetensors(const std::string& path) {
     FOURFOLD_TRY(add_file(all, folder));
     folder = folder.parent_path();
   }
-  if (!exists(folder / "config.json")) return all;
+  if (!has_file(folder / "config.json")) return all;
   auto config = read_json(folder / "config.json");
   if (!config) return config.error();
   all.metadata = std::move(*config);
