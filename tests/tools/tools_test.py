@@ -112,12 +112,14 @@ class Lint(Tree):
 
     def test_findings_name_file_and_line(self):
         self.write("tools/long-files.txt", "")
-        self.write("src/formats/a.hpp", '#include "engine/x.hpp"\n#include <nlohmann/json.hpp>\n')
+        self.write("src/formats/a.hpp", '#include "engine/x.hpp"\n')
+        self.write("include/fourfold/b.hpp", "#include <nlohmann/json.hpp>\n")
         self.write("src/engine/long.cpp", "\n" * 501)
         self.write("docs/page.md", "see /home/" + "someone/notes\n")
         self.write("tools/broken", "#!/bin/bash\nif\n")
         found = self.lint()
-        for text in ("src/formats/a.hpp:1: layer formats includes engine/x.hpp", "src/formats/a.hpp:2: nlohmann",
+        for text in ("src/formats/a.hpp:1: layer formats includes engine/x.hpp",
+                     "include/fourfold/b.hpp:1: a public header includes the third-party nlohmann/json.hpp",
                      "src/formats/a.hpp: no include guard", "src/engine/long.cpp: 501 lines",
                      "docs/page.md:1: a path of one machine", "syntax error"):
             self.assertIn(text, found)
