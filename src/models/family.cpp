@@ -1,0 +1,181 @@
+#include "models/family.hpp"
+
+#include <array>
+#include <charconv>
+
+#include "formats/checkpoint.hpp"
+#include "fourfold/blocks.hpp"
+#include "models/llama.hpp"
+
+namespace fourfold {
+namespace {
+
+using Name = std::pair<std::string_view, std::string_view>;
+
+// GGUF stem -> safetensors stem; a stem inside a layer omits "blk.N." and "model.layers.N.".
+constexpr std::array kCommonNames = {
+    Name{"token_embd", "embed_tokens"},
+    Name{"output_norm", "norm"},
+    Name{"output", "lm_head"},
+    Name{"attn_norm", "input_layernorm"},
+    Name{"attn_q", "self_attn.q_proj"},
+    Name{"attn_k", "self_attn.k_proj"},
+    Name{"attn_v", "self_attn.v_proj"},
+    Name{"attn_output", "self_attn.o_proj"},
+    Name{"attn_q_norm", "self_attn.q_norm"},
+    Name{"attn_k_norm", "self_attn.k_norm"},
+    Name{"ffn_norm", "post_attention_layernorm"},
+    Name{"ffn_gate", "mlp.gate_proj"},
+    Name{"ffn_up", "mlp.up_proj"},
+    Name{"ffn_down", "mlp.down_proj"},
+};
+
+constexpr std::array<std::string_view, 1> kLlamaConfigs = {"llama"};
+
+constexpr std::array kFamilies = {
+    Family{"llama", "llama", kLlamaConfigs, read_gguf_llama, read_config_llama, build_llama, {}},
+};
+
+std::string_view lookup(const Family& family, std::string_view stem) {
+  for (const auto& [gguf, file] : family.names)
+    if (gguf == stem) return file;
+  for (const auto& [gguf, file] : kCommonNames)
+    if (gguf == stem) return file;
+  return {};
+}
+
+// "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"
+std::string safetensors_name(const Family& family, const std::string& root, const std::string& name) {
+  std::string_view rest = name;
+  std::string layer;
+  if (rest.starts_with("blk.")) {
+    rest.remove_prefix(4);
+    layer = "layers." + std::string(rest.substr(0, rest.find('.'))) + ".";
+    rest.remove_prefix(rest.find('.') + 1);
+  }
+  const std::size_t dot = rest.rfind('.');
+  const std::string stem(lookup(family, rest.substr(0, dot)));
+  if (stem.empty()) return name;
+  const std::string suffix(rest.substr(dot));
+  if (stem == "lm_head") return root.substr(0, root.rfind("model.")) + stem + suffix;
+  return root + layer + stem + suffix;
+}
+
+class CheckpointSource : public TensorSource {
+ public:
+  CheckpointSource(const Checkpoint& checkpoint, const Family& family, std::string root)
+      : checkpoint_(checkpoint), family_(family), root_(std::move(root)) {}
+
+  std::string file_name(const std::string& name) const override {
+    return checkpoint_.format() == Checkpoint::Format::gguf ? name : safetensors_name(family_, root_, name);
+  }
+  std::optional<Found> find(const std::string& name, const std::vector<std::int64_t>&, bool) const override {
+    const TensorInfo* tensor = checkpoint_.find(file_name(name));
+    if (!tensor) return {};
+    return Found{tensor->name, tensor->storage, tensor->type_name, tensor->shape};
+  }
+  std::vector<std::string> all() const override {
+    std::vector<std::string> names;
+    for (const TensorInfo& tensor : checkpoint_.tensors()) names.push_back(tensor.name);
+    return names;
+  }
+  result<std::vector<float>> floats(const std::string& file_name) const override {
+    const TensorInfo& tensor = *checkpoint_.find(file_name);
+    if (!tensor.storage) return status{Code::unsupported, "tensor '" + file_name + "' has type " + tensor.type_name};
+    std::vector<std::byte> bytes(tensor.bytes);
+    FOURFOLD_TRY(checkpoint_.read(tensor, 0, bytes));
+    const auto& row = info(*tensor.storage);
+    std::vector<float> out(bytes.size() / static_cast<std::size_t>(row.block_bytes) *
+                           static_cast<std::size_t>(row.block_elements));
+    const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] =
+          decode(*tensor.storage,
+                 data + i / static_cast<std::size_t>(row.block_elements) * static_cast<std::size_t>(row.block_bytes),
+                 static_cast<int>(i % static_cast<std::size_t>(row.block_elements)));
+    return out;
+  }
+
+ private:
+  const Checkpoint& checkpoint_;
+  const Family& family_;
+  std::string root_;
+};
+
+class ShapeSource : public TensorSource {
+ public:
+  explicit ShapeSource(Storage storage) : storage_(storage) {}
+  std::string file_name(const std::string& name) const override { return name; }
+  std::optional<Found> find(const std::string& name, const std::vector<std::int64_t>& shape,
+                            bool optional) const override {
+    if (optional) return {};
+    return Found{name, shape.size() == 1 ? Storage::f32 : storage_, {}, shape};
+  }
+  std::vector<std::string> all() const override { return {}; }
+  result<std::vector<float>> floats(const std::string& name) const override {
+    return status{Code::not_found, "a named shape has no tensor '" + name + "'"};
+  }
+
+ private:
+  Storage storage_;
+};
+
+std::string known_architectures(Checkpoint::Format format) {
+  std::string list;
+  for (const Family& family : kFamilies) {
+    if (format == Checkpoint::Format::gguf)
+      list += (list.empty() ? "" : ", ") + std::string(family.gguf);
+    else
+      for (std::string_view type : family.configs) list += (list.empty() ? "" : ", ") + std::string(type);
+  }
+  return list;
+}
+
+const Family* find_family(Checkpoint::Format format, std::string_view architecture) {
+  for (const Family& family : kFamilies) {
+    if (format == Checkpoint::Format::gguf && family.gguf == architecture) return &family;
+    if (format == Checkpoint::Format::safetensors)
+      for (std::string_view type : family.configs)
+        if (type == architecture) return &family;
+  }
+  return nullptr;
+}
+
+result<ModelSpec> build(const Family& family, const Hyper& hyper, const TensorSource& source) {
+  Weights weights{source};
+  weights.ignore("*rotary_emb.inv_freq");
+  ModelSpec spec{&family, hyper, family.build(hyper, weights)};
+  FOURFOLD_TRY(weights.finish());
+  spec.program.family = family.name;
+  spec.program.context = hyper.context;
+  return spec;
+}
+
+}  // namespace
+
+std::span<const Family> families() { return kFamilies; }
+
+result<ModelSpec> read_model(const Checkpoint& checkpoint) {
+  const bool gguf = checkpoint.format() == Checkpoint::Format::gguf;
+  const Family* family = find_family(checkpoint.format(), checkpoint.architecture());
+  if (!family)
+    return status{Code::unsupported, "architecture '" + checkpoint.architecture() +
+                                         "' is not known; known: " + known_architectures(checkpoint.format())};
+  const bool nested = !gguf && checkpoint.metadata().has("text_config.hidden_size");
+  Keys keys{checkpoint.metadata(), gguf ? checkpoint.architecture() + "." : nested ? "text_config." : ""};
+  Hyper hyper;
+  (gguf ? family->read_gguf : family->read_config)(keys, hyper);
+  FOURFOLD_TRY(keys.finish());
+  const CheckpointSource source{checkpoint, *family,
+                                checkpoint.find("model.embed_tokens.weight") ? "model." : "model.language_model."};
+  if (gguf && hyper.vocab == 0)
+    if (const TensorInfo* table = checkpoint.find("token_embd.weight"); table && table->shape.size() == 2)
+      hyper.vocab = static_cast<int>(table->shape[0]);
+  return build(*family, hyper, source);
+}
+
+result<ModelSpec> make_model(const Family& family, const Hyper& hyper, Storage storage) {
+  return build(family, hyper, ShapeSource{storage});
+}
+
+}  // namespace fourfold

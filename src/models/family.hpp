@@ -1,0 +1,41 @@
+// Family: one file per model family turns hyper-parameters into a Program. This table is how files find theirs.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "fourfold/program.hpp"
+#include "fourfold/status.hpp"
+#include "models/hyper.hpp"
+#include "models/keys.hpp"
+#include "models/weights.hpp"
+
+namespace fourfold {
+
+class Checkpoint;
+
+struct Family {
+  std::string_view name;
+  std::string_view gguf;                      // general.architecture
+  std::span<const std::string_view> configs;  // config.json model_type
+  void (*read_gguf)(Keys&, Hyper&);           // errors stay in Keys
+  void (*read_config)(Keys&, Hyper&);
+  Program (*build)(const Hyper&, Weights&);  // errors stay in Weights
+  // Names of a safetensors file that differ from the common ones: {GGUF stem, file stem} pairs.
+  std::span<const std::pair<std::string_view, std::string_view>> names;
+};
+
+std::span<const Family> families();
+
+// A model's hyper-parameters and Program, from a file's metadata and tensor list (no weight is read).
+struct ModelSpec {
+  const Family* family = nullptr;
+  Hyper hyper;
+  Program program;
+};
+result<ModelSpec> read_model(const Checkpoint& checkpoint);
+// From hyper-parameters alone, every matrix in `storage`: named shapes.
+result<ModelSpec> make_model(const Family& family, const Hyper& hyper, Storage storage);
+
+}  // namespace fourfold

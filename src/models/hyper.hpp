@@ -1,0 +1,64 @@
+// Hyper: the hyper-parameters every family here shares, in one form whatever file they came from.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fourfold/program.hpp"
+#include "fourfold/status.hpp"
+
+namespace fourfold {
+
+// How a file stretches the rotary frequencies.
+struct RopeScaling {
+  enum class Kind { none, linear, llama3 };
+  Kind kind = Kind::none;
+  double factor = 1;
+  double low_freq_factor = 1, high_freq_factor = 4;  // llama3: bounds of the band that is blended
+  double original_context = 0;                       // llama3: context the frequencies were trained for
+};
+
+struct RopeHyper {
+  double base = 10000;
+  int dims = 0;  // rotated entries of each head
+  bool interleaved = false;
+  RopeScaling scaling{};
+  std::vector<float> divisors{};  // per frequency, when the file stores them as a tensor
+};
+
+struct Hyper {
+  int layers = 0;
+  int width = 0;  // of the residual stream
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  int ff = 0;  // feed-forward width
+  int vocab = 0;
+  int context = 0;  // longest the model was made for
+  float eps = 1e-6f;
+  float norm_add = 0;  // 1 where files store norm weights as w for 1 + w
+  Activation activation = Activation::silu;
+  RopeHyper rope{};            // of layers that see everything
+  RopeHyper local_rope{};      // of layers with a window, where a family tells them apart
+  std::vector<int> windows{};  // per layer; 0: sees everything. Empty: all do
+  float attention_scale = 0;   // 0: 1 / sqrt(head_dim)
+  float embedding_scale = 1;
+  float attention_soft_cap = 0, logit_soft_cap = 0;  // 0: none
+  std::optional<bool> tied{};  // the output matrix is the embedding table; unset: when the file has no other
+
+  int window(int layer) const { return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)]; }
+  float scale() const;
+};
+
+// Inverse frequencies base^(-2i/dims), stretched as the file says.   Llama-3 scaling: Llama 3 model card / reference
+// code
+Rope make_rope(const RopeHyper& rope);
+
+class Keys;
+
+// The keys all families share, from GGUF ("llama.block_count", ...) or config.json ("num_hidden_layers", ...).
+void read_gguf_common(Keys& keys, Hyper& hyper);
+void read_config_common(Keys& keys, Hyper& hyper);
+// One set of rotary parameters in a config.json: `prefix` is "", "rope_parameters." or "rope_parameters.KIND.".
+void read_config_rope(Keys& keys, const std::string& parameters, RopeHyper& rope);
+
+}  // namespace fourfold

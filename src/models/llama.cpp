@@ -1,0 +1,43 @@
+// llama: pre-norm, grouped-query attention, SwiGLU.   Touvron et al. 2023; Llama 3: Grattafiori et al. 2024
+#include "models/llama.hpp"
+
+#include "program/builder.hpp"
+
+namespace fourfold {
+
+void read_gguf_llama(Keys& keys, Hyper& h) {
+  read_gguf_common(keys, h);
+  h.rope.interleaved = true;  // converters reorder query and key rows so that pairs lie side by side
+}
+
+void read_config_llama(Keys& keys, Hyper& h) {
+  read_config_common(keys, h);
+  keys.expect("hidden_act", "silu");
+}
+
+Program build_llama(const Hyper& h, Weights& w) {
+  const int q = h.heads * h.head_dim, kv = h.kv_heads * h.head_dim;
+  Builder b{w.specs()};
+  RopeHyper turned = h.rope;
+  turned.divisors = w.values("rope_freqs", turned.dims / 2);
+  const int rope = b.rope(make_rope(turned));
+  const Weight table = w.matrix("token_embd", h.vocab, h.width);
+  Value x = b.embed(table, h.embedding_scale);
+  for (int i = 0; i < h.layers; ++i) {
+    w.layer(i), b.layer(i);
+    const int cache = b.cache({h.kv_heads, h.head_dim, h.window(i)});
+    const Value query =
+        b.project("qkv", rms(x, w.norm("attn_norm", h.width, h.eps)),
+                  {w.fold("attn_q", q, h.width), w.fold("attn_k", kv, h.width), w.fold("attn_v", kv, h.width)},
+                  Append{.cache = cache, .heads = h.heads, .rope = rope});
+    const Value a = b.attend(query, cache, h.heads, h.scale());
+    x = b.project("attn_out", {a}, w.fold("attn_output", h.width, q), AddTo{.x = x});
+    const Value m = b.project("gate_up", rms(x, w.norm("ffn_norm", h.width, h.eps)),
+                              {w.fold("ffn_gate", h.ff, h.width), w.fold("ffn_up", h.ff, h.width)}, Gate{h.activation});
+    x = b.project("down", {m}, w.fold("ffn_down", h.width, h.ff), AddTo{.x = x});
+  }
+  w.layer(-1);
+  return std::move(b).logits(rms(x, w.norm("output_norm", h.width, h.eps)), w.output_or_tied(h.tied, table));
+}
+
+}  // namespace fourfold

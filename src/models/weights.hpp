@@ -1,0 +1,71 @@
+// Weights: a family's view of a file's tensors. It asks by GGUF name and expected shape; the answer is a TensorSpec of
+// the Program. Missing tensors, wrong shapes and tensors nobody asked for are collected and refused by name.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fourfold/program.hpp"
+#include "fourfold/status.hpp"
+
+namespace fourfold {
+
+// Where tensor descriptions come from: a checkpoint, or a named shape (every tensor exists, in one storage).
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+  struct Found {
+    std::string file_name;
+    std::optional<Storage> storage;  // unset: a type this build cannot compute with
+    std::string type_name;
+    std::vector<std::int64_t> shape;  // outermost first
+  };
+  // The file's name of a tensor, from its GGUF name.
+  virtual std::string file_name(const std::string& name) const = 0;
+  // `shape` is what the family expects: a named shape answers with it, and has no optional tensor.
+  virtual std::optional<Found> find(const std::string& name, const std::vector<std::int64_t>& shape,
+                                    bool optional) const = 0;
+  virtual std::vector<std::string> all() const = 0;                                   // file names of every tensor
+  virtual result<std::vector<float>> floats(const std::string& file_name) const = 0;  // a small tensor, decoded
+};
+
+class Weights {
+ public:
+  explicit Weights(const TensorSource& source) : source_(source) {}
+
+  // Prefix of what follows: layer(3) makes "attn_q" stand for "blk.3.attn_q". layer(-1): none.
+  void layer(int index) { prefix_ = index < 0 ? "" : "blk." + std::to_string(index) + "."; }
+
+  Weight matrix(const std::string& name, std::int64_t rows, std::int64_t cols);
+  // NAME.weight with NAME.bias where the file has one.
+  Fold fold(const std::string& name, std::int64_t rows, std::int64_t cols);
+  RmsNorm norm(const std::string& name, std::int64_t width, float eps, float add = 0);
+  // output.weight, or the embedding table when tied (unset: when the file has no output.weight).
+  Weight output_or_tied(std::optional<bool> tied, Weight table);
+  // A small tensor the family needs at build time; empty when absent.
+  std::vector<float> values(const std::string& name, std::int64_t count);
+
+  // Tensors known to be of no use to text generation: exact file names, or a prefix ending or a suffix starting in '*'.
+  void ignore(std::string pattern) { ignored_.push_back(std::move(pattern)); }
+
+  std::vector<TensorSpec>& specs() { return specs_; }
+  status finish() const;
+
+ private:
+  Weight take(const std::string& name, const std::vector<std::int64_t>& shape, bool optional, float add = 0);
+
+  const TensorSource& source_;
+  std::string prefix_;
+  std::vector<TensorSpec> specs_;
+  std::map<std::string, Weight> by_name_;
+  std::set<std::string> used_;
+  std::vector<std::string> ignored_, errors_;
+};
+
+}  // namespace fourfold

@@ -1,0 +1,75 @@
+#include "program/builder.hpp"
+
+namespace fourfold {
+
+int Builder::rope(Rope rope) {
+  program_.ropes.push_back(std::move(rope));
+  return static_cast<int>(program_.ropes.size()) - 1;
+}
+
+int Builder::cache(const CacheSpec& spec) {
+  program_.caches.push_back(spec);
+  return static_cast<int>(program_.caches.size()) - 1;
+}
+
+Value Builder::value(const char* what, std::int64_t width) {
+  program_.values.push_back({prefix_ + what, static_cast<int>(width)});
+  return {static_cast<int>(program_.values.size()) - 1};
+}
+
+Value Builder::embed(Weight table, float scale) {
+  const Value out = value("embed", tensor(table).cols);
+  program_.steps.push_back({prefix_ + "embed", Embed{table, scale, out}});
+  return out;
+}
+
+Input Builder::add_norm(Value x, Value y, RmsNorm post) {
+  const Value out = value("sum", program_.width(x));
+  return {out, {}, AddNorm{x, y, post, out}};
+}
+
+void Builder::push(const char* what, Input in, std::vector<Fold> folds, ProjectEpilogue epilogue, bool last_only) {
+  program_.steps.push_back(
+      {prefix_ + what, Project{in.add, in.value, in.norm, std::move(folds), std::move(epilogue), last_only}});
+}
+
+Value Builder::project(const char* what, Input in, std::vector<Fold> folds, Append append) {
+  append.query = value(what, rows(folds[0]));
+  push(what, in, std::move(folds), append);
+  return append.query;
+}
+
+Value Builder::project(const char* what, Input in, std::vector<Fold> folds, Gate gate) {
+  gate.out = value(what, rows(folds[0]));
+  push(what, in, std::move(folds), gate);
+  return gate.out;
+}
+
+Value Builder::project(const char* what, Input in, Fold fold, AddTo add) {
+  add.out = value(what, rows(fold));
+  push(what, in, {fold}, add);
+  return add.out;
+}
+
+Value Builder::project(const char* what, Input in, Fold fold, Store store) {
+  store.out = value(what, rows(fold));
+  push(what, in, {fold}, store);
+  return store.out;
+}
+
+Value Builder::attend(Value query, int cache, int heads, float scale, float soft_cap) {
+  const Value out = value("attend", program_.width(query));
+  program_.steps.push_back({prefix_ + "attend", Attend{query, cache, heads, scale, soft_cap, out}});
+  return out;
+}
+
+Program Builder::logits(Input in, Weight table, float soft_cap) && {
+  prefix_.clear();
+  program_.logits = value("logits", tensor(table).rows);
+  push("logits", in, {{table, {}}}, Store{program_.logits, soft_cap}, true);
+  program_.vocab = program_.width(program_.logits);
+  program_.tensors = std::move(tensors_);
+  return std::move(program_);
+}
+
+}  // namespace fourfold

@@ -1,0 +1,99 @@
+// Bytes, FLOPs and uses of each step: the figures behind explain, bench and the closing line of run.
+#include <algorithm>
+
+#include "fourfold/program.hpp"
+#include "program/visit.hpp"
+
+namespace fourfold {
+namespace {
+
+// Keys read by `tokens` queries of one layer, the last of which sits at context - 1, summed over the queries.
+double visible_keys(int window, int tokens, std::int64_t context) {
+  double sum = 0;
+  for (int t = 0; t < tokens; ++t) {
+    const auto keys = context - tokens + t + 1;
+    sum += static_cast<double>(window > 0 ? std::min<std::int64_t>(keys, window) : keys);
+  }
+  return sum;
+}
+
+double tensor_bytes(const Program& program, Weight w) {
+  return w.valid() ? static_cast<double>(program.tensor(w).bytes()) : 0;
+}
+
+StepCost project_cost(const Program& program, const Project& s, int tokens) {
+  StepCost c;
+  if (tokens == 0) return c;
+  for (const Fold& f : s.folds) {
+    const auto& t = program.tensor(f.weight);
+    c.weight_bytes += tensor_bytes(program, f.weight) + tensor_bytes(program, f.bias);
+    c.flops += 2.0 * static_cast<double>(t.rows) * static_cast<double>(t.cols) * tokens;
+  }
+  if (s.norm) c.weight_bytes += tensor_bytes(program, s.norm->weight);
+  if (s.add) c.weight_bytes += tensor_bytes(program, s.add->norm.weight);
+  return c;
+}
+
+StepCost attend_cost(const CacheSpec& kv, const Attend& s, int tokens, std::int64_t context, Storage cache) {
+  const auto oldest = kv.window > 0 ? std::max<std::int64_t>(0, context - tokens + 1 - kv.window) : 0;
+  StepCost c;
+  c.cache_bytes =
+      static_cast<double>(context - oldest) * 2 * kv.kv_heads * kv.head_dim * info(cache).bits_per_element() / 8;
+  c.flops = visible_keys(kv.window, tokens, context) * s.heads * kv.head_dim * 4;
+  return c;
+}
+
+}  // namespace
+
+StepUses uses(const Step& step) {
+  StepUses u;
+  const auto epilogue = Overloaded{[&](const Store& e) { u.writes.push_back(e.out); },
+                                   [&](const AddTo& e) {
+                                     u.reads.push_back(e.x);
+                                     u.writes.push_back(e.out);
+                                   },
+                                   [&](const Gate& e) { u.writes.push_back(e.out); },
+                                   [&](const Append& e) { u.writes.push_back(e.query); }};
+  std::visit(Overloaded{[&](const Embed& s) { u.writes = {s.out}; },
+                        [&](const Attend& s) {
+                          u.reads = {s.query};
+                          u.writes = {s.out};
+                        },
+                        [&](const Project& s) {
+                          if (s.add) {
+                            u.reads = {s.add->x, s.add->y};
+                            u.writes = {s.add->out};
+                          } else {
+                            u.reads = {s.in};
+                          }
+                          std::visit(epilogue, s.epilogue);
+                        }},
+             step.op);
+  return u;
+}
+
+StepCost cost(const Program& program, const Step& step, int tokens, std::int64_t context, Storage cache, int wanted) {
+  return std::visit(
+      Overloaded{[&](const Embed& s) {
+                   const auto& table = program.tensor(s.table);
+                   return StepCost{tokens * tensor_bytes(program, s.table) / static_cast<double>(table.rows), 0, 0};
+                 },
+                 [&](const Project& s) { return project_cost(program, s, s.last_only ? wanted : tokens); },
+                 [&](const Attend& s) {
+                   return attend_cost(program.caches[static_cast<std::size_t>(s.cache)], s, tokens, context, cache);
+                 }},
+      step.op);
+}
+
+StepCost cost(const Program& program, int tokens, std::int64_t context, Storage cache, int wanted) {
+  StepCost total;
+  for (const Step& step : program.steps) {
+    const StepCost c = cost(program, step, tokens, context, cache, wanted);
+    total.weight_bytes += c.weight_bytes;
+    total.cache_bytes += c.cache_bytes;
+    total.flops += c.flops;
+  }
+  return total;
+}
+
+}  // namespace fourfold

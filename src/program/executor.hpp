@@ -1,0 +1,69 @@
+// Executor: runs a planned Program over its weights and caches. Backend: the weights, resident for one executor kind.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "fourfold/program.hpp"
+#include "fourfold/status.hpp"
+
+namespace fourfold {
+
+// Where weight bytes come from: a checkpoint, or a generator for a named shape. Thread-safe.
+class WeightBytes {
+ public:
+  virtual ~WeightBytes() = default;
+  // Fills `out` with the tensor's bytes [offset, offset + out.size()), in the file's own layout (row by row).
+  virtual status read(const TensorSpec& tensor, std::uint64_t offset, std::span<std::byte> out) const = 0;
+};
+
+struct PlanOptions {
+  int context = 0;               // positions the caches hold
+  int batch = 512;               // most tokens of one forward
+  Storage cache = Storage::f16;  // keys and values: f32, f16, bf16 or q8_0
+  bool debug = false;            // every Value keeps its own place, readable with value()
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // Runs the program on ids at positions position, position + 1, ...; keys and values enter the caches. Writes float32
+  // logits [wanted, vocab] of the last `wanted` ids. The Session has checked: 1 <= ids.size() <= batch, position +
+  // ids.size() <= context, every id within the vocabulary.
+  virtual void forward(std::span<const int> ids, int position, int wanted, float* logits) = 0;
+
+  // The caches' first `positions` positions as bytes, for save and restore; the layout is the executor's own.
+  virtual void save_cache(std::ostream& out, int positions) const = 0;
+  virtual status load_cache(std::istream& in, int positions) = 0;
+  virtual std::size_t cache_bytes() const = 0;
+
+  // Fills the caches up to `positions` with random values of unit scale (bench at depth).
+  virtual void randomize_cache(int positions, std::uint64_t seed) = 0;
+
+  // Of the last forward of a debug plan: a Value [tokens, width]. Keys and values of a position as the cache holds
+  // them, head_dim floats each.
+  virtual const float* value(Value v) const = 0;
+  virtual void cached(int cache, int position, int head, float* key, float* value) const = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;          // "team, 2 threads, avx512"
+  virtual std::size_t weight_bytes() const = 0;  // resident
+  // unsupported: lists every unmet requirement, one a line.
+  virtual result<std::unique_ptr<Executor>> plan(const PlanOptions& options) = 0;
+};
+
+struct BackendOptions {
+  int threads = 0;                         // 0: the physical cores this process may use
+  bool f32 = false;                        // float32 activations everywhere
+  std::function<void(double)> progress{};  // called with the fraction of weights loaded, from the loading thread
+};
+
+}  // namespace fourfold
