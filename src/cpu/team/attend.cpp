@@ -1,0 +1,126 @@
+// Attend on the team. Bits: every query row meets its keys in blocks of 1024 absolute positions, a fresh state each,
+// merged left to right, whoever computes them. Few queries: items are (kv head, block, some of its query heads), and
+// the last worker to finish a kv head merges. Many: items are (kv head, tile of query positions), whole walks.
+#include <algorithm>
+
+#include "cpu/team/executor.hpp"
+
+namespace fourfold::team {
+
+using simd::kBlockKeys;
+
+void TeamExecutor::run_step(Worker& worker, const TeamAttend& step) {
+  ids_.size() == 1 ? attend_blocks(worker, step) : attend_tiles(worker, step);
+}
+
+// One block of keys for some query rows of one kv head; visible ranges are in local.first and local.last.
+void TeamExecutor::attend_block(const TeamAttend& step, int kv_head, int block, int rows, float* states,
+                                Local& local) const {
+  k_.attend({cache_.type(), step.head_dim, cache_.leaf(step.cache, kv_head, block * kBlockKeys), cache_.stride(), rows,
+             local.queries.data(), local.first.data(), local.last.data(), step.scale, step.soft_cap, states,
+             simd::state_floats(step.head_dim)});
+}
+
+void TeamExecutor::attend_blocks(Worker& worker, const TeamAttend& step) {
+  Local& local = locals_[static_cast<std::size_t>(worker.index)];
+  const int group = step.heads / step.kv_heads;
+  const int begin = first_visible(step, position_), end = position_ + 1;
+  const int first_block = begin / kBlockKeys, blocks = (end - 1) / kBlockKeys - first_block + 1;
+  // Query heads of a group go apart only when there would be too few items to share evenly.
+  const int parts = step.kv_heads * blocks >= 4 * worker.count ? 1 : group;
+  const int heads = group / parts;
+  const std::size_t state = simd::state_floats(step.head_dim);
+  const auto state_of = [&](int head, int block) {
+    return states_.data() +
+           (static_cast<std::size_t>(head) * static_cast<std::size_t>(blocks_) + static_cast<std::size_t>(block)) *
+               state;
+  };
+  const Share share = worker.share(std::int64_t{step.kv_heads} * blocks * parts);
+  for (std::int64_t item = share.begin; item < share.end; ++item) {
+    const int part = static_cast<int>(item % parts), kv_head = static_cast<int>(item / parts / blocks);
+    const int block = static_cast<int>(item / parts % blocks), base = (first_block + block) * kBlockKeys;
+    const int head = kv_head * group + part * heads;
+    local.queries.clear();
+    for (int h = head; h < head + heads; ++h)
+      local.queries.push_back(at(step.query, 1) + std::ptrdiff_t{h} * step.head_dim);
+    local.first.assign(static_cast<std::size_t>(heads), std::max(0, begin - base));
+    local.last.assign(static_cast<std::size_t>(heads), std::min(kBlockKeys, end - base));
+    attend_block(step, kv_head, first_block + block, heads, local.states.data(), local);
+    for (int h = 0; h < heads; ++h)
+      std::copy_n(local.states.data() + static_cast<std::size_t>(h) * state, state, state_of(head + h, block));
+    std::atomic<int>& done = done_[static_cast<std::size_t>(kv_head)];
+    if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < blocks * parts) continue;
+    done.store(0, std::memory_order_relaxed);
+    for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+      for (int b = 1; b < blocks; ++b) k_.merge(state_of(h, 0), state_of(h, b), step.head_dim);
+      k_.finish(state_of(h, 0), step.head_dim, nullptr, at(step.out, 1) + std::ptrdiff_t{h} * step.head_dim);
+    }
+  }
+}
+
+void TeamExecutor::attend_tiles(Worker& worker, const TeamAttend& step) {
+  Local& local = locals_[static_cast<std::size_t>(worker.index)];
+  const int tokens = static_cast<int>(ids_.size());
+  const int tiles = (tokens + kQueryTile - 1) / kQueryTile;
+  queue_.each(worker, std::int64_t{step.kv_heads} * tiles, [&](std::int64_t item) {
+    // Neighbouring items alternate between early and late tiles, so that each worker's part has as many keys.
+    const int kv_head = static_cast<int>(item % step.kv_heads), turn = static_cast<int>(item / step.kv_heads);
+    const int tile = turn % 2 == 0 ? turn / 2 : tiles - 1 - turn / 2;
+    const int token = tile * kQueryTile;
+    attend_tile(step, kv_head, token, std::min(kQueryTile, tokens - token), local);
+  });
+}
+
+void TeamExecutor::attend_tile(const TeamAttend& step, int kv_head, int token, int count, Local& local) {
+  const int tokens = static_cast<int>(ids_.size()), group = step.heads / step.kv_heads, rows = count * group;
+  const int begin = first_visible(step, position_ + token), end = position_ + token + count;
+  const std::size_t state = simd::state_floats(step.head_dim);
+  float* total = local.states.data();
+  float* fresh = total + static_cast<std::size_t>(rows) * state;
+  const auto row_token = [&](int row) { return token + row / group; };
+  const auto row_head = [&](int row) { return kv_head * group + row % group; };
+  local.queries.resize(static_cast<std::size_t>(rows));
+  local.first.resize(static_cast<std::size_t>(rows));
+  local.last.resize(static_cast<std::size_t>(rows));
+  for (int r = 0; r < rows; ++r)
+    local.queries[static_cast<std::size_t>(r)] =
+        at(step.query, tokens, row_token(r)) + std::ptrdiff_t{row_head(r)} * step.head_dim;
+  for (int block = begin / kBlockKeys; block <= (end - 1) / kBlockKeys; ++block) {
+    for (int r = 0; r < rows; ++r) {
+      const int position = position_ + row_token(r), base = block * kBlockKeys;
+      local.first[static_cast<std::size_t>(r)] = std::clamp(first_visible(step, position) - base, 0, kBlockKeys);
+      local.last[static_cast<std::size_t>(r)] = std::clamp(position + 1 - base, 0, kBlockKeys);
+    }
+    const bool opening = block == begin / kBlockKeys;
+    attend_block(step, kv_head, block, rows, opening ? total : fresh, local);
+    for (int r = 0; r < rows && !opening; ++r)
+      k_.merge(total + static_cast<std::size_t>(r) * state, fresh + static_cast<std::size_t>(r) * state, step.head_dim);
+  }
+  for (int r = 0; r < rows; ++r)
+    k_.finish(total + static_cast<std::size_t>(r) * state, step.head_dim, nullptr,
+              at(step.out, tokens, row_token(r)) + std::ptrdiff_t{row_head(r)} * step.head_dim);
+}
+
+// Keys and values of unit scale in every layer, from a counter-based generator: for timing at depth.
+void TeamExecutor::randomize_cache(int positions, std::uint64_t seed) {
+  std::vector<float> key, value;
+  const auto fill = [&seed](std::vector<float>& v) {
+    for (float& x : v) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth, MMIX
+      x = (static_cast<float>(seed >> 40) / 8388608.0f - 1) * 1.7320508f;
+    }
+  };
+  for (std::size_t c = 0; c < model_->program.caches.size(); ++c) {
+    const CacheSpec& spec = model_->program.caches[c];
+    key.resize(static_cast<std::size_t>(spec.head_dim));
+    value.resize(key.size());
+    for (int head = 0; head < spec.kv_heads; ++head)
+      for (int p = 0; p < positions; ++p) {
+        fill(key), fill(value);
+        k_.kv_append(cache_.type(), cache_.leaf(static_cast<int>(c), head, p), p % simd::kLeafKeys, key.data(),
+                     value.data(), spec.head_dim);
+      }
+  }
+}
+
+}  // namespace fourfold::team

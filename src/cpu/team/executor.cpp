@@ -1,0 +1,151 @@
+#include "cpu/team/executor.hpp"
+
+#include <cmath>
+#include <istream>
+#include <ostream>
+
+#include "cpu/team/team.hpp"
+#include "cpu/topology.hpp"
+
+namespace fourfold::team {
+
+TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& options, TeamCache cache)
+    : model_(std::move(model)),
+      k_(*model_->kernels),
+      options_(options),
+      plan_(resolve(model_->program, model_->weights, k_, model_->f32, options.debug)),
+      cache_(std::move(cache)),
+      queue_(model_->pool->threads()) {
+  const auto batch = static_cast<std::size_t>(options.batch);
+  arena_.resize(static_cast<std::size_t>(plan_.arena.width) * batch);
+  scale_.resize(batch);
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  std::array<bool, 3> kinds{};
+  for (const TeamStep& step : plan_.steps) {
+    if (const auto* project = std::get_if<TeamProject>(&step))
+      for (std::size_t kind = 0; kind < 3; ++kind) kinds[kind] = kinds[kind] || project->kinds[kind];
+    if (const auto* attend = std::get_if<TeamAttend>(&step)) {
+      heads = std::max(heads, attend->heads);
+      kv_heads = std::max(kv_heads, attend->kv_heads);
+      head_dim = std::max(head_dim, attend->head_dim);
+    }
+  }
+  for (const Rope& rope : model_->program.ropes) {
+    cos_.emplace_back(batch * static_cast<std::size_t>(rope.dims / 2));
+    sin_.emplace_back(batch * static_cast<std::size_t>(rope.dims / 2));
+  }
+  blocks_ = (options.context + simd::kBlockKeys - 1) / simd::kBlockKeys;
+  states_.resize(static_cast<std::size_t>(heads) * static_cast<std::size_t>(blocks_) * simd::state_floats(head_dim));
+  done_ = std::vector<std::atomic<int>>(static_cast<std::size_t>(kv_heads));
+  locals_.resize(static_cast<std::size_t>(model_->pool->threads()));
+  const int rows = heads / std::max(1, kv_heads) * kQueryTile;
+  for (std::size_t kind = 0; kind < 3; ++kind)
+    if (kinds[kind])
+      prepared_[kind].resize(batch * simd::activation_bytes(static_cast<simd::Activation>(kind), plan_.max_width) + 64);
+  for (Local& local : locals_) {
+    for (std::size_t kind = 0; kind < 3; ++kind)
+      if (kinds[kind])
+        local.prepared[kind].resize(simd::activation_bytes(static_cast<simd::Activation>(kind), plan_.max_width) + 64);
+    local.row.resize(static_cast<std::size_t>(plan_.max_width));
+    local.out.resize(
+        std::max(batch * static_cast<std::size_t>(plan_.max_unit_rows), static_cast<std::size_t>(plan_.max_rows)));
+    local.out2.resize(local.out.size());
+    local.states.resize(2 * static_cast<std::size_t>(rows) * simd::state_floats(head_dim));
+  }
+}
+
+float* TeamExecutor::at(Value v, int tokens, int token) const {
+  if (v == model_->program.logits) return logits_ + static_cast<std::ptrdiff_t>(token) * width(v);
+  return const_cast<float*>(arena_.data()) + plan_.arena.offset[static_cast<std::size_t>(v.id)] * tokens +
+         static_cast<std::ptrdiff_t>(token) * width(v);
+}
+
+void TeamExecutor::forward(std::span<const int> ids, int position, int wanted, float* logits) {
+  ids_ = ids;
+  position_ = position;
+  wanted_ = wanted;
+  logits_ = logits;
+  const status ran = model_->pool->run([this](Worker& worker) {
+    make_rope_tables(worker);
+    for (const TeamStep& step : plan_.steps) {
+      std::visit([&](const auto& s) { run_step(worker, s); }, step);
+      worker.barrier();
+    }
+  });
+  (void)ran;  // refused only while another run is under way, and a Session has one caller
+}
+
+void TeamExecutor::make_rope_tables(Worker& worker) {
+  const Share share = worker.share(static_cast<std::int64_t>(ids_.size()));
+  for (std::size_t r = 0; r < cos_.size(); ++r) {
+    const auto& frequency = model_->program.ropes[r].inverse_frequency;
+    for (std::int64_t t = share.begin; t < share.end; ++t)
+      for (std::size_t i = 0; i < frequency.size(); ++i) {
+        const double angle = static_cast<double>(position_ + t) * frequency[i];
+        const std::size_t place = static_cast<std::size_t>(t) * frequency.size() + i;
+        cos_[r][place] = static_cast<float>(std::cos(angle));
+        sin_[r][place] = static_cast<float>(std::sin(angle));
+      }
+  }
+}
+
+void TeamExecutor::run_step(Worker& worker, const TeamEmbed& step) {
+  const int tokens = static_cast<int>(ids_.size());
+  const Share share = worker.share(tokens);
+  for (std::int64_t t = share.begin; t < share.end; ++t) {
+    const int id = ids_[static_cast<std::size_t>(t)];
+    float* out = at(step.out, tokens, static_cast<int>(t));
+    simd::unpack_row(step.table.storage, step.table.cols, step.table.tile(id / simd::kTileRows), id % simd::kTileRows,
+                     out);
+    if (step.scale != 1) k_.scale(out, step.scale, step.table.cols);
+  }
+}
+
+const float* TeamExecutor::value(Value v) const { return at(v, static_cast<int>(ids_.size())); }
+
+status TeamExecutor::load_cache(std::istream& in, int positions) {
+  if (cache_.load(in, positions)) return {};
+  return {Code::malformed, "the saved cache ends early"};
+}
+
+namespace {
+
+class TeamBackend : public Backend {
+ public:
+  explicit TeamBackend(std::shared_ptr<TeamModel> model) : model_(std::move(model)) {}
+
+  std::string name() const override {
+    const int threads = model_->pool->threads();
+    return "team, " + std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + model_->kernels->name;
+  }
+  std::size_t weight_bytes() const override { return model_->weights.bytes(); }
+
+  result<std::unique_ptr<Executor>> plan(const PlanOptions& options) override {
+    FOURFOLD_TRY(check_team(model_->program, options.cache));
+    auto cache = TeamCache::create(model_->program, options.cache, options.context);
+    if (!cache.ok()) return cache.error();
+    return std::unique_ptr<Executor>(std::make_unique<TeamExecutor>(model_, options, std::move(cache).value()));
+  }
+
+ private:
+  std::shared_ptr<TeamModel> model_;
+};
+
+}  // namespace
+}  // namespace fourfold::team
+
+namespace fourfold {
+
+result<std::unique_ptr<Backend>> make_team(const Program& program, const WeightBytes& bytes,
+                                           const BackendOptions& options) {
+  FOURFOLD_TRY(team::check_team(program, {}));
+  auto pool = Pool::create(options.threads > 0 ? options.threads : default_threads());
+  if (!pool.ok()) return pool.error();
+  auto weights = team::TeamWeights::load(program, bytes, **pool, options.progress);
+  if (!weights.ok()) return weights.error();
+  auto model = std::make_shared<team::TeamModel>(
+      team::TeamModel{program, std::move(pool).value(), &simd::kernels(), std::move(weights).value(), options.f32});
+  return std::unique_ptr<Backend>(std::make_unique<team::TeamBackend>(std::move(model)));
+}
+
+}  // namespace fourfold

@@ -1,0 +1,112 @@
+// TeamExecutor: one forward is one run of the pool; steps follow each other with a barrier between.
+//
+// T tokens. Inputs of a Project are prepared (normed, quantised) once: by every worker for itself when T is small
+// (cheaper than a barrier), shared out over the tokens otherwise. A worker then walks its units, whole rows for all
+// tokens, and applies the epilogue while they are in L1. Decode is bound by memory: each worker streams one contiguous
+// stretch of weights per step. Prefill is bound by the dot units.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "cpu/pool.hpp"
+#include "cpu/team/cache.hpp"
+#include "cpu/team/plan.hpp"
+#include "cpu/team/weights.hpp"
+#include "program/executor.hpp"
+
+namespace fourfold::team {
+
+// What sessions of one model share. `plan` of the Program must outlive it.
+struct TeamModel {
+  Program program;
+  std::unique_ptr<Pool> pool;
+  const Kernels* kernels = nullptr;
+  TeamWeights weights;
+  bool f32 = false;
+};
+
+class TeamExecutor : public Executor {
+ public:
+  TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& options, TeamCache cache);
+
+  void forward(std::span<const int> ids, int position, int wanted, float* logits) override;
+  void save_cache(std::ostream& out, int positions) const override { cache_.save(out, positions); }
+  status load_cache(std::istream& in, int positions) override;
+  std::size_t cache_bytes() const override { return cache_.bytes(); }
+  void randomize_cache(int positions, std::uint64_t seed) override;
+  const float* value(Value v) const override;
+  void cached(int cache, int position, int head, float* key, float* value) const override {
+    cache_.read(cache, position, head, key, value);
+  }
+
+ private:
+  static constexpr int kRedundantTokens = 1;  // up to here every worker prepares the input for itself
+  static constexpr int kQueryTile = 16;       // prompt positions that share a walk over the keys
+
+  // Scratch of one worker.
+  struct Local {
+    std::vector<std::uint8_t> prepared[3];  // by simd::Activation: one row
+    float scale = 1;                        // of that row
+    std::vector<float> row;                 // [max_width]
+    std::vector<float> out, out2;           // [batch, unit rows]
+    std::vector<float> states;              // attend: two states for each row of a query tile
+    std::vector<const float*> queries;      // attend: query rows and the keys each sees
+    std::vector<std::int32_t> first, last;
+  };
+  // Where a Project's prepared input lies.
+  struct Prepared {
+    const std::uint8_t* rows[3];  // by simd::Activation
+    const float* scale;           // per token: the norm's scalar, applied after the dot; null: none
+  };
+
+  float* at(Value v, int tokens, int token = 0) const;
+  int width(Value v) const { return model_->program.width(v); }
+  void make_rope_tables(Worker& worker);
+  int first_visible(const TeamAttend& step, int position) const {
+    return step.window > 0 ? std::max(0, position - step.window + 1) : 0;
+  }
+
+  void run_step(Worker& worker, const TeamEmbed& step);
+  void run_step(Worker& worker, const TeamProject& step);
+  void run_step(Worker& worker, const TeamAttend& step);
+
+  Prepared prepare(Worker& worker, const TeamProject& step, int first, int tokens);
+  float prepare_row(const TeamProject& step, int token, Local& local, bool keep_sum, std::uint8_t* const rows[3]);
+  void run_unit(const TeamProject& step, const Unit& unit, const Prepared& in, int tokens, Local& local);
+  void dot(const TeamFold& fold, const Unit& unit, const Prepared& in, int tokens, float* out,
+           std::size_t stride) const;
+  void append_heads(const TeamProject& step, const Append& append, const Unit& unit, const Prepared& in, int tokens,
+                    Local& local);
+  void turn_head(float* head, const std::optional<TeamNorm>& norm, int rope, int token, int head_dim) const;
+
+  void attend_blocks(Worker& worker, const TeamAttend& step);
+  void attend_tiles(Worker& worker, const TeamAttend& step);
+  void attend_tile(const TeamAttend& step, int kv_head, int token, int count, Local& local);
+  void attend_block(const TeamAttend& step, int kv_head, int block, int rows, float* states, Local& local) const;
+
+  std::shared_ptr<TeamModel> model_;
+  const Kernels& k_;
+  PlanOptions options_;
+  TeamPlan plan_;
+  TeamCache cache_;
+  ChunkQueue queue_;
+
+  std::vector<float> arena_;
+  std::vector<std::uint8_t> prepared_[3];      // by simd::Activation: [batch] rows
+  std::vector<float> scale_;                   // [batch]
+  std::vector<std::vector<float>> cos_, sin_;  // per rope: [batch, dims / 2]
+  int blocks_ = 0;                             // of 1024 keys in the context
+  std::vector<float> states_;                  // decode attention: [heads, blocks] states
+  std::vector<std::atomic<int>> done_;         // per kv head: items of the step under way that are done
+  std::vector<Local> locals_;
+
+  // Of the forward under way.
+  std::span<const int> ids_;
+  int position_ = 0, wanted_ = 0;
+  float* logits_ = nullptr;
+};
+
+}  // namespace fourfold::team

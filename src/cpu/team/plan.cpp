@@ -1,0 +1,119 @@
+#include "cpu/team/plan.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "program/visit.hpp"
+
+namespace fourfold::team {
+namespace {
+
+constexpr int kMaxHeadDim = 512;
+constexpr std::int64_t kUnitBytes = 24 << 10;  // weights of a unit: small enough to share evenly, and to stay in L1
+
+std::int64_t row_bytes(const Matrix& m) { return static_cast<std::int64_t>(m.tile_bytes) / simd::kTileRows; }
+
+// Rows per unit for a fold whose rows cost `bytes` each: whole multiples of `grain`.
+int unit_rows(std::int64_t bytes, int grain) {
+  return static_cast<int>(std::max<std::int64_t>(1, kUnitBytes / (bytes * grain))) * grain;
+}
+
+void add_units(std::vector<Unit>& units, int fold, int rows, int step, std::int64_t bytes_per_row) {
+  for (int row = 0; row < rows; row += step) {
+    const int n = std::min(step, rows - row);
+    units.push_back({fold, row, n, n * bytes_per_row});
+  }
+}
+
+std::vector<Unit> make_units(const std::vector<TeamFold>& folds, const ProjectEpilogue& epilogue, int head_dim) {
+  std::vector<Unit> units;
+  std::int64_t bytes = 0;  // of one row of each fold that a unit walks together
+  for (const TeamFold& f : folds) bytes += row_bytes(f.matrix);
+  if (!std::holds_alternative<Append>(epilogue)) {
+    add_units(units, 0, folds[0].matrix.rows, unit_rows(bytes, simd::kTileRows), bytes);
+    return units;
+  }
+  const int grain = std::lcm(head_dim, simd::kTileRows);  // whole heads and whole tiles
+  const std::int64_t query = row_bytes(folds[0].matrix), key_value = bytes - query;
+  add_units(units, 0, folds[0].matrix.rows, grain, query);
+  add_units(units, 1, folds[1].matrix.rows, grain, key_value);
+  return units;
+}
+
+}  // namespace
+
+TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kernels& kernels, bool f32, bool debug) {
+  TeamPlan plan;
+  plan.arena = plan_arena(program, !debug);
+  const auto norm = [&](const std::optional<RmsNorm>& n) -> std::optional<TeamNorm> {
+    if (!n) return {};
+    return TeamNorm{weights.vector(n->weight), n->eps};
+  };
+  const auto fold = [&](const Fold& f) {
+    const Matrix& m = weights.matrix(f.weight);
+    const auto s = simd::index(m.storage);
+    return TeamFold{m, weights.vector(f.bias), f32 ? kernels.dot_f32[s] : kernels.dot[s],
+                    f32 ? simd::Activation::f32 : kernels.activation[s]};
+  };
+  const auto project = [&](const Project& s) {
+    TeamProject p{};
+    p.width = program.width(s.in);
+    if (s.add) p.add = TeamAddNorm{s.add->x, s.add->y, s.add->out, *norm(s.add->norm)};
+    p.in = s.in;
+    p.norm = norm(s.norm);
+    for (const Fold& f : s.folds) {
+      p.folds.push_back(fold(f));
+      p.kinds[static_cast<std::size_t>(p.folds.back().kind)] = true;
+      plan.max_rows = std::max(plan.max_rows, p.folds.back().matrix.rows);
+    }
+    p.epilogue = s.epilogue;
+    p.last_only = s.last_only;
+    int head_dim = 0;
+    if (const auto* append = std::get_if<Append>(&s.epilogue)) {
+      head_dim = program.caches[static_cast<std::size_t>(append->cache)].head_dim;
+      p.query_norm = norm(append->query_norm);
+      p.key_norm = norm(append->key_norm);
+    }
+    p.units = make_units(p.folds, p.epilogue, head_dim);
+    plan.max_width = std::max(plan.max_width, p.width);
+    for (const Unit& u : p.units) plan.max_unit_rows = std::max(plan.max_unit_rows, u.rows);
+    return p;
+  };
+  for (const Step& step : program.steps)
+    std::visit(Overloaded{[&](const Embed& s) {
+                            plan.steps.push_back(TeamEmbed{weights.matrix(s.table), s.scale, s.out});
+                          },
+                          [&](const Project& s) { plan.steps.push_back(project(s)); },
+                          [&](const Attend& s) {
+                            const CacheSpec& kv = program.caches[static_cast<std::size_t>(s.cache)];
+                            plan.steps.push_back(TeamAttend{s.query, s.out, s.cache, s.heads, kv.kv_heads, kv.head_dim,
+                                                            kv.window, s.scale, s.soft_cap});
+                          }},
+               step.op);
+  return plan;
+}
+
+status check_team(const Program& program, const std::optional<Storage>& cache) {
+  std::string unmet;
+  const auto require = [&](bool met, const std::string& line) {
+    if (!met) unmet += (unmet.empty() ? "" : "\n") + ("  " + line);
+  };
+  for (const CacheSpec& kv : program.caches) {
+    require(kv.head_dim <= kMaxHeadDim,
+            "attend: head dimension " + std::to_string(kv.head_dim) + " is above " + std::to_string(kMaxHeadDim));
+    if (cache) {
+      const std::string name(info(*cache).name);
+      require(simd::kv_leaf_bytes(*cache, kv.head_dim) > 0,
+              *cache == Storage::q8_0
+                  ? "cache: q8_0 needs a head dimension that is a multiple of 32, not " + std::to_string(kv.head_dim)
+                  : "cache: storage " + name + " is not in {f32, f16, bf16, q8_0}");
+    }
+    if (!unmet.empty()) break;  // the layers are alike
+  }
+  const auto& isa = simd::selected_kernels();
+  require(isa.ok(), isa.ok() ? "" : isa.error().message());
+  if (unmet.empty()) return {};
+  return {Code::unsupported, "plan: cannot run this Program on `team`\n" + unmet};
+}
+
+}  // namespace fourfold::team

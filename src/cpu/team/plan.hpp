@@ -1,0 +1,85 @@
+// TeamPlan: a Program resolved for the CPU team: pointers instead of names, work units instead of rows.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "cpu/simd/kernels.hpp"
+#include "cpu/team/weights.hpp"
+#include "fourfold/program.hpp"
+#include "program/arena.hpp"
+
+namespace fourfold::team {
+
+using simd::Kernels;
+using DotKernel = void (*)(const simd::DotArgs&);
+
+struct TeamFold {
+  Matrix matrix;
+  const float* bias;  // null: none
+  DotKernel dot;
+  simd::Activation kind;  // of the prepared input it takes
+};
+
+struct TeamNorm {
+  const float* weight;
+  float eps;
+};
+
+// A unit of a Project: consecutive rows that one worker computes for all tokens, whole tiles of each fold it touches.
+// Store, AddTo: rows of fold 0. Gate: the same rows of both folds. Append: whole heads; a unit of kv heads holds the
+// same heads of folds 1 and 2, so that one worker appends key and value together.
+struct Unit {
+  int fold;  // 0, or 1 for the key/value heads of an Append
+  int row, rows;
+  std::int64_t bytes;  // of weights, to share the work by
+};
+
+struct TeamEmbed {
+  Matrix table;
+  float scale;
+  Value out;
+};
+
+struct TeamAddNorm {
+  Value x, y, out;
+  TeamNorm norm;
+};
+
+struct TeamProject {
+  int width;  // of the input
+  std::optional<TeamAddNorm> add;
+  Value in;
+  std::optional<TeamNorm> norm;
+  std::vector<TeamFold> folds;
+  std::array<bool, 3> kinds{};  // simd::Activation kinds that the folds need
+  std::vector<Unit> units;
+  ProjectEpilogue epilogue;
+  std::optional<TeamNorm> query_norm, key_norm;
+  bool last_only;
+};
+
+struct TeamAttend {
+  Value query, out;
+  int cache, heads, kv_heads, head_dim, window;
+  float scale, soft_cap;
+};
+
+using TeamStep = std::variant<TeamEmbed, TeamProject, TeamAttend>;
+
+struct TeamPlan {
+  std::vector<TeamStep> steps;
+  ArenaPlan arena;
+  int max_width = 0;      // of any Project's input
+  int max_unit_rows = 0;  // of the largest unit
+  int max_rows = 0;       // of any fold
+};
+
+TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kernels& kernels, bool f32, bool debug);
+
+// Every requirement of the team executor that `program` does not meet, one a line; ok when there is none.
+status check_team(const Program& program, const std::optional<Storage>& cache);
+
+}  // namespace fourfold::team

@@ -1,0 +1,172 @@
+// Project on the team: prepare the input, walk units of rows, finish them in place.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "cpu/team/executor.hpp"
+#include "program/visit.hpp"
+
+namespace fourfold::team {
+namespace {
+
+// The contiguous run of units that worker `index` of `count` takes: an even share of the bytes.
+std::pair<std::size_t, std::size_t> share_units(const std::vector<Unit>& units, int index, int count) {
+  std::int64_t total = 0;
+  for (const Unit& u : units) total += u.bytes;
+  const auto bound = [&](int i) {
+    std::int64_t sum = 0;
+    std::size_t n = 0;
+    while (n < units.size() && 2 * sum + units[n].bytes <= 2 * total * i / count) sum += units[n++].bytes;
+    return n;
+  };
+  return {bound(index), index + 1 == count ? units.size() : bound(index + 1)};
+}
+
+float inverse_rms(const Kernels& k, const float* x, int n, float eps) {
+  return 1 / std::sqrt(k.sum_squares(x, n) / static_cast<float>(n) + eps);
+}
+
+std::uint8_t* aligned(std::vector<std::uint8_t>& buffer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());
+  return buffer.data() + ((address + 63) / 64 * 64 - address);
+}
+
+}  // namespace
+
+// Prepares one token's row into rows[kind]; returns the scalar that the dots' results are to be multiplied with.
+float TeamExecutor::prepare_row(const TeamProject& step, int token, Local& local, bool keep_sum,
+                                std::uint8_t* const rows[3]) {
+  const int tokens = static_cast<int>(ids_.size());
+  const float* x;
+  if (step.add) {
+    const float* y = at(step.add->y, tokens, token);
+    float* sum = keep_sum ? at(step.add->out, tokens, token) : local.row.data();
+    k_.norm(y, step.add->norm.weight, inverse_rms(k_, y, step.width, step.add->norm.eps), step.width, sum);
+    k_.add(at(step.add->x, tokens, token), sum, step.width, sum);
+    x = sum;
+  } else {
+    x = at(step.in, tokens, token);
+  }
+  for (std::size_t kind = 0; kind < 3; ++kind)
+    if (step.kinds[kind]) k_.prepare[kind](x, step.norm ? step.norm->weight : nullptr, step.width, rows[kind]);
+  return step.norm ? inverse_rms(k_, x, step.width, step.norm->eps) : 1.0f;
+}
+
+TeamExecutor::Prepared TeamExecutor::prepare(Worker& worker, const TeamProject& step, int first, int tokens) {
+  Local& local = locals_[static_cast<std::size_t>(worker.index)];
+  const bool redundant = tokens <= kRedundantTokens;
+  Prepared in{};
+  for (std::size_t kind = 0; kind < 3; ++kind)
+    if (step.kinds[kind]) in.rows[kind] = aligned(redundant ? local.prepared[kind] : prepared_[kind]);
+  float* scale = redundant ? &local.scale : scale_.data();
+  in.scale = step.norm ? scale : nullptr;
+  const Share share = redundant ? Share{0, tokens} : worker.share(tokens);
+  for (std::int64_t t = share.begin; t < share.end; ++t) {
+    std::uint8_t* rows[3] = {};
+    for (std::size_t kind = 0; kind < 3; ++kind)
+      if (step.kinds[kind])
+        rows[kind] =
+            const_cast<std::uint8_t*>(in.rows[kind]) +
+            static_cast<std::size_t>(t) * simd::activation_bytes(static_cast<simd::Activation>(kind), step.width);
+    const bool keep_sum = !redundant || worker.index == 0;
+    scale[t] = prepare_row(step, first + static_cast<int>(t), local, keep_sum, rows);
+  }
+  if (!redundant) worker.barrier();
+  return in;
+}
+
+void TeamExecutor::run_step(Worker& worker, const TeamProject& step) {
+  const int all = static_cast<int>(ids_.size());
+  const int tokens = step.last_only ? wanted_ : all;
+  if (tokens == 0) return;
+  const int first = all - tokens;
+  const Prepared in = prepare(worker, step, first, tokens);
+  Local& local = locals_[static_cast<std::size_t>(worker.index)];
+  if (tokens > 1) {
+    queue_.each(worker, static_cast<std::int64_t>(step.units.size()),
+                [&](std::int64_t i) { run_unit(step, step.units[static_cast<std::size_t>(i)], in, tokens, local); });
+    return;
+  }
+  auto [begin, end] = share_units(step.units, worker.index, worker.count);
+  while (begin < end) {  // neighbouring units as one stretch
+    Unit unit = step.units[begin++];
+    for (; begin < end && step.units[begin].fold == unit.fold; ++begin) unit.rows += step.units[begin].rows;
+    run_unit(step, unit, in, tokens, local);
+  }
+}
+
+void TeamExecutor::dot(const TeamFold& fold, const Unit& unit, const Prepared& in, int tokens, float* out,
+                       std::size_t stride) const {
+  fold.dot({fold.matrix.tile(unit.row / simd::kTileRows), unit.rows, fold.matrix.cols,
+            in.rows[static_cast<std::size_t>(fold.kind)], simd::activation_bytes(fold.kind, fold.matrix.cols), tokens,
+            out, stride});
+  for (int t = 0; t < tokens; ++t) {
+    float* row = out + static_cast<std::size_t>(t) * stride;
+    if (in.scale) k_.scale(row, in.scale[t], unit.rows);
+    if (fold.bias) k_.add(row, fold.bias + unit.row, unit.rows, row);
+  }
+}
+
+void TeamExecutor::run_unit(const TeamProject& step, const Unit& unit, const Prepared& in, int tokens, Local& local) {
+  const auto n = static_cast<std::size_t>(unit.rows);
+  const auto out_rows = [&](Value v, int token) { return at(v, static_cast<int>(ids_.size()), token) + unit.row; };
+  std::visit(
+      Overloaded{[&](const Store& e) {
+                   dot(step.folds[0], unit, in, tokens, out_rows(e.out, 0), static_cast<std::size_t>(width(e.out)));
+                   if (e.soft_cap > 0)
+                     for (int t = 0; t < tokens; ++t) k_.soft_cap(out_rows(e.out, t), e.soft_cap, unit.rows);
+                 },
+                 [&](const AddTo& e) {
+                   dot(step.folds[0], unit, in, tokens, out_rows(e.out, 0), static_cast<std::size_t>(width(e.out)));
+                   for (int t = 0; t < tokens; ++t)
+                     k_.add(out_rows(e.x, t), out_rows(e.out, t), unit.rows, out_rows(e.out, t));
+                 },
+                 [&](const Gate& e) {
+                   dot(step.folds[0], unit, in, tokens, local.out.data(), n);
+                   dot(step.folds[1], unit, in, tokens, local.out2.data(), n);
+                   const auto gate = e.activation == Activation::silu ? k_.silu_gate : k_.gelu_gate;
+                   for (int t = 0; t < tokens; ++t) {
+                     const std::size_t row = static_cast<std::size_t>(t) * n;
+                     gate(local.out.data() + row, local.out2.data() + row, unit.rows, out_rows(e.out, t));
+                   }
+                 },
+                 [&](const Append& e) { append_heads(step, e, unit, in, tokens, local); }},
+      step.epilogue);
+}
+
+void TeamExecutor::turn_head(float* head, const std::optional<TeamNorm>& norm, int rope, int token,
+                             int head_dim) const {
+  if (norm) k_.norm(head, norm->weight, inverse_rms(k_, head, head_dim, norm->eps), head_dim, head);
+  if (rope < 0) return;
+  const Rope& r = model_->program.ropes[static_cast<std::size_t>(rope)];
+  const std::size_t row = static_cast<std::size_t>(token) * static_cast<std::size_t>(r.dims / 2);
+  k_.rope(head, cos_[static_cast<std::size_t>(rope)].data() + row, sin_[static_cast<std::size_t>(rope)].data() + row,
+          r.dims, r.interleaved);
+}
+
+void TeamExecutor::append_heads(const TeamProject& step, const Append& e, const Unit& unit, const Prepared& in,
+                                int tokens, Local& local) {
+  const int d = model_->program.caches[static_cast<std::size_t>(e.cache)].head_dim;
+  const auto n = static_cast<std::size_t>(unit.rows);
+  if (unit.fold == 0) {
+    float* query = at(e.query, tokens) + unit.row;
+    dot(step.folds[0], unit, in, tokens, query, static_cast<std::size_t>(width(e.query)));
+    for (int t = 0; t < tokens; ++t)
+      for (int row = 0; row < unit.rows; row += d)
+        turn_head(query + static_cast<std::ptrdiff_t>(t) * width(e.query) + row, step.query_norm, e.rope, t, d);
+    return;
+  }
+  dot(step.folds[1], unit, in, tokens, local.out.data(), n);
+  dot(step.folds[2], unit, in, tokens, local.out2.data(), n);
+  for (int t = 0; t < tokens; ++t)
+    for (int row = 0; row < unit.rows; row += d) {
+      float* key = local.out.data() + static_cast<std::size_t>(t) * n + row;
+      const float* value = local.out2.data() + static_cast<std::size_t>(t) * n + row;
+      turn_head(key, step.key_norm, e.rope, t, d);
+      const int position = position_ + t;
+      k_.kv_append(cache_.type(), cache_.leaf(e.cache, (unit.row + row) / d, position), position % simd::kLeafKeys, key,
+                   value, d);
+    }
+}
+
+}  // namespace fourfold::team

@@ -1,0 +1,173 @@
+#include "cpu/team/weights.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "fourfold/blocks.hpp"
+
+namespace fourfold::team {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kChunkBytes = std::size_t{512} << 10;  // read and packed at a time: stays in a core's L2
+
+// Tensors that are matrices, in the order steps read them; a table that is also the output matrix stands at the end.
+std::vector<int> matrix_order(const Program& program) {
+  std::vector<int> order;
+  std::vector<bool> placed(program.tensors.size(), false);
+  const auto place = [&](Weight w) {
+    if (!placed[static_cast<std::size_t>(w.id)]) order.push_back(w.id);
+    placed[static_cast<std::size_t>(w.id)] = true;
+  };
+  const auto folds = [&](const Step& step) {
+    if (const auto* project = std::get_if<Project>(&step.op))
+      for (const Fold& fold : project->folds) place(fold.weight);
+  };
+  for (const Step& step : program.steps) folds(step);
+  for (const Step& step : program.steps)
+    if (const auto* embed = std::get_if<Embed>(&step.op)) place(embed->table);
+  return order;
+}
+
+// Some rows of one tensor: a unit of loading.
+struct Chunk {
+  int tensor;
+  int first_tile, tiles;
+};
+
+std::vector<Chunk> cut(const Program& program, const std::vector<int>& order) {
+  std::vector<Chunk> chunks;
+  for (int id : order) {
+    const TensorSpec& spec = program.tensors[static_cast<std::size_t>(id)];
+    const auto tile = simd::tile_bytes(spec.storage, static_cast<int>(spec.cols));
+    const int step = static_cast<int>(std::max<std::size_t>(1, kChunkBytes / tile));
+    const int count = static_cast<int>((spec.rows + simd::kTileRows - 1) / simd::kTileRows);
+    for (int first = 0; first < count; first += step) chunks.push_back({id, first, std::min(step, count - first)});
+  }
+  return chunks;
+}
+
+status pack(const TensorSpec& spec, const Chunk& chunk, const WeightBytes& bytes, std::vector<std::byte>& buffer,
+            std::uint8_t* tiles) {
+  const int cols = static_cast<int>(spec.cols);
+  const auto row = simd::row_bytes(spec.storage, cols);
+  const auto tile = simd::tile_bytes(spec.storage, cols);
+  const std::int64_t first = std::int64_t{chunk.first_tile} * simd::kTileRows;
+  const std::int64_t rows = std::min<std::int64_t>(spec.rows - first, std::int64_t{chunk.tiles} * simd::kTileRows);
+  buffer.resize(static_cast<std::size_t>(rows) * row);
+  FOURFOLD_TRY(bytes.read(spec, static_cast<std::uint64_t>(first) * row, buffer));
+  const auto* source = reinterpret_cast<const std::uint8_t*>(buffer.data());
+  for (int i = 0; i < chunk.tiles; ++i) {
+    const std::int64_t begin = std::int64_t{i} * simd::kTileRows;
+    simd::pack_tile(spec.storage, cols, source + static_cast<std::size_t>(begin) * row, row,
+                    static_cast<int>(std::min<std::int64_t>(simd::kTileRows, rows - begin)),
+                    tiles + static_cast<std::size_t>(chunk.first_tile + i) * tile);
+  }
+  return {};
+}
+
+result<std::vector<float>> decoded(const TensorSpec& spec, const WeightBytes& bytes) {
+  std::vector<std::byte> raw(static_cast<std::size_t>(spec.bytes()));
+  FOURFOLD_TRY(bytes.read(spec, 0, raw));
+  const auto& row = info(spec.storage);
+  std::vector<float> out(static_cast<std::size_t>(spec.cols));
+  const auto* data = reinterpret_cast<const std::uint8_t*>(raw.data());
+  for (std::int64_t i = 0; i < spec.cols; ++i)
+    out[static_cast<std::size_t>(i)] = spec.add + decode(spec.storage, data + i / row.block_elements * row.block_bytes,
+                                                         static_cast<int>(i % row.block_elements));
+  return out;
+}
+
+}  // namespace
+
+result<Mapping> Mapping::create(std::size_t bytes) {
+  Mapping m;
+  m.size_ = bytes;
+  m.mapped_ = bytes + kHugePage;
+  m.base_ = mmap(nullptr, m.mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (m.base_ == MAP_FAILED) {
+    m.base_ = nullptr;
+    return status{Code::resource, "out of memory: cannot reserve " + std::to_string(bytes) + " bytes"};
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(m.base_);
+  m.data_ = static_cast<std::uint8_t*>(m.base_) + ((address + kHugePage - 1) / kHugePage * kHugePage - address);
+  madvise(m.data_, bytes, MADV_HUGEPAGE);
+  return m;
+}
+
+Mapping::Mapping(Mapping&& other) noexcept { *this = std::move(other); }
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(base_, other.base_);
+  std::swap(mapped_, other.mapped_);
+  return *this;
+}
+
+Mapping::~Mapping() {
+  if (base_) munmap(base_, mapped_);
+}
+
+const float* TeamWeights::vector(Weight w) const {
+  return w.valid() ? floats_.data() + offset_[static_cast<std::size_t>(w.id)] : nullptr;
+}
+
+result<TeamWeights> TeamWeights::load(const Program& program, const WeightBytes& bytes, Pool& pool,
+                                      const std::function<void(double)>& progress) {
+  TeamWeights w;
+  w.matrices_.resize(program.tensors.size());
+  w.offset_.assign(program.tensors.size(), -1);
+
+  const std::vector<int> order = matrix_order(program);
+  std::vector<std::size_t> place(program.tensors.size(), 0);
+  std::size_t total = 0;
+  for (int id : order) {
+    const TensorSpec& spec = program.tensors[static_cast<std::size_t>(id)];
+    Matrix& m = w.matrices_[static_cast<std::size_t>(id)];
+    m = {nullptr, spec.storage, static_cast<int>(spec.rows), static_cast<int>(spec.cols),
+         simd::tile_bytes(spec.storage, static_cast<int>(spec.cols))};
+    place[static_cast<std::size_t>(id)] = total;
+    total += (static_cast<std::size_t>(m.tile_count()) * m.tile_bytes + 63) / 64 * 64;
+  }
+  auto mapping = Mapping::create(total);
+  if (!mapping.ok()) return mapping.error();
+  w.tiles_ = std::move(mapping).value();
+  for (int id : order)
+    w.matrices_[static_cast<std::size_t>(id)].tiles = w.tiles_.data() + place[static_cast<std::size_t>(id)];
+
+  for (std::size_t id = 0; id < program.tensors.size(); ++id) {
+    if (w.matrices_[id].tiles) continue;
+    auto floats = decoded(program.tensors[id], bytes);
+    if (!floats.ok()) return floats.error();
+    w.offset_[id] = static_cast<std::ptrdiff_t>(w.floats_.size());
+    w.floats_.insert(w.floats_.end(), floats->begin(), floats->end());
+    w.floats_.resize((w.floats_.size() + 15) / 16 * 16);
+  }
+
+  const std::vector<Chunk> chunks = cut(program, order);
+  std::atomic<std::size_t> next{0}, done{0};
+  std::mutex guard;
+  status failure;
+  FOURFOLD_TRY(pool.run([&](Worker& worker) {
+    std::vector<std::byte> buffer;
+    for (std::size_t i; (i = next.fetch_add(1)) < chunks.size();) {
+      const auto id = static_cast<std::size_t>(chunks[i].tensor);
+      if (status s = pack(program.tensors[id], chunks[i], bytes, buffer, w.tiles_.data() + place[id]); !s.ok()) {
+        const std::lock_guard lock(guard);
+        failure = s;
+        next = chunks.size();
+      }
+      const auto finished = done.fetch_add(1) + 1;
+      if (progress && worker.index == 0) progress(static_cast<double>(finished) / static_cast<double>(chunks.size()));
+    }
+  }));
+  FOURFOLD_TRY(failure);
+  return w;
+}
+
+}  // namespace fourfold::team
