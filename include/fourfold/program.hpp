@@ -44,7 +44,7 @@ struct TensorSpec {
 
 // Rotary embedding of the first `dims` entries of a head: pair i turns by position * inverse_frequency[i].
 // Pairs are (2i, 2i+1) when interleaved, else (i, i + dims/2).                   Su et al. 2021
-struct Rope {
+struct RopeSpec {
   int dims = 0;
   bool interleaved = false;
   std::vector<double> inverse_frequency;  // [dims / 2], any scaling already applied
@@ -58,16 +58,16 @@ struct CacheSpec {
 };
 
 // y = x * weight / sqrt(mean(x^2) + eps), over a row.                             Zhang & Sennrich 2019
-struct RmsNorm {
+struct NormSpec {
   Weight weight;
   float eps = 0;
 };
 
-// out = x + RmsNorm(y): the residual behind a post-norm, computed where its sum is next needed.
+// out = x + norm(y): the residual behind a post-norm, computed where its sum is next needed.
 struct AddNorm {
   Value x;
   Value y;
-  RmsNorm norm;
+  NormSpec norm;
   Value out;
 };
 
@@ -83,7 +83,7 @@ struct Embed {
 };
 
 // One matrix of a Project: rows of `weight` dotted with the input, plus `bias`.
-struct Fold {
+struct Dot {
   Weight weight;
   Weight bias;  // may be absent
 };
@@ -97,25 +97,25 @@ struct AddTo {  // out = x + y0
   Value x;
   Value out{};
 };
-struct Gate {  // out = activation(y0) * y1
+struct Gated {  // out = activation(y0) * y1
   Activation activation = Activation::silu;
   Value out{};
 };
 struct Append {  // query = rope(norm(y0)); rope(norm(y1)) and y2 are appended to the cache as key and value
   int cache = 0;
   int heads = 0;
-  int rope = -1;                                    // index into Program::ropes; -1: none
-  std::optional<RmsNorm> query_norm{}, key_norm{};  // over each head
+  int rope = -1;                                     // index into Program::ropes; -1: none
+  std::optional<NormSpec> query_norm{}, key_norm{};  // over each head
   Value query{};
 };
-using ProjectEpilogue = std::variant<Store, AddTo, Gate, Append>;
+using ProjectEpilogue = std::variant<Store, AddTo, Gated, Append>;
 
-// Folds of one input: prologue (an AddNorm that makes the input, an RmsNorm of it), folds, epilogue.
+// Folds of one input: prologue (an AddNorm that makes the input, an NormSpec of it), folds, epilogue.
 struct Project {
   std::optional<AddNorm> add;  // when set, in == add->out
   Value in;
-  std::optional<RmsNorm> norm;
-  std::vector<Fold> folds;
+  std::optional<NormSpec> norm;
+  std::vector<Dot> folds;
   ProjectEpilogue epilogue;
   bool last_only = false;  // only for tokens whose logits are wanted
 };
@@ -146,7 +146,7 @@ struct Program {
   int vocab = 0;
   std::vector<TensorSpec> tensors;
   std::vector<ValueSpec> values;
-  std::vector<Rope> ropes;
+  std::vector<RopeSpec> ropes;
   std::vector<CacheSpec> caches;
   std::vector<Step> steps;
   Value logits;  // [tokens wanted, vocab]

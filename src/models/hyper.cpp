@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kMaxLayers = 4096, kMaxWidth = 1 << 24, kMaxHeads = 1 << 14, kMaxContext = 1 << 30;
 
 // Llama 3's blend: wavelengths beyond the trained context are stretched, short ones kept, the band between blended.
-double llama3(double frequency, const RopeScaling& s) {
+double llama3(double frequency, const RopeStretch& s) {
   const double turns = s.original_context * frequency / (2 * std::numbers::pi);  // within the trained context
   if (turns < s.low_freq_factor) return frequency / s.factor;
   if (turns > s.high_freq_factor) return frequency;
@@ -34,12 +34,12 @@ float Hyper::scale() const {
   return attention_scale > 0 ? attention_scale : 1 / std::sqrt(static_cast<float>(head_dim));
 }
 
-Rope make_rope(const RopeHyper& rope) {
-  Rope out{rope.dims, rope.interleaved, {}};
+RopeSpec make_rope(const RopeHyper& rope) {
+  RopeSpec out{rope.dims, rope.interleaved, {}};
   for (int i = 0; i < rope.dims / 2; ++i) {
     double f = std::pow(rope.base, -2.0 * i / rope.dims);
-    if (rope.scaling.kind == RopeScaling::Kind::linear) f /= rope.scaling.factor;
-    if (rope.scaling.kind == RopeScaling::Kind::llama3) f = llama3(f, rope.scaling);
+    if (rope.scaling.kind == RopeStretch::Kind::linear) f /= rope.scaling.factor;
+    if (rope.scaling.kind == RopeStretch::Kind::llama3) f = llama3(f, rope.scaling);
     if (!rope.divisors.empty()) f /= static_cast<double>(rope.divisors[static_cast<std::size_t>(i)]);
     out.inverse_frequency.push_back(f);
   }
@@ -62,7 +62,7 @@ void read_gguf_common(Keys& keys, Hyper& h) {
   h.rope.base = keys.number("rope.freq_base", 10000.0);
   const std::string scaling = keys.text("rope.scaling.type", "none");
   if (scaling == "linear") {
-    h.rope.scaling.kind = RopeScaling::Kind::linear;
+    h.rope.scaling.kind = RopeStretch::Kind::linear;
     h.rope.scaling.factor = keys.number("rope.scaling.factor");
   } else if (scaling != "none") {
     keys.refuse("rope.scaling.type", scaling, "none or linear");
@@ -79,10 +79,10 @@ void read_config_rope(Keys& keys, const std::string& parameters, RopeHyper& rope
   const std::string older = keys.text(parameters + "type", "default");
   const std::string kind = keys.text(parameters + "rope_type", older);
   if (kind == "linear") {
-    rope.scaling.kind = RopeScaling::Kind::linear;
+    rope.scaling.kind = RopeStretch::Kind::linear;
     rope.scaling.factor = keys.number(parameters + "factor");
   } else if (kind == "llama3") {
-    rope.scaling = {RopeScaling::Kind::llama3, keys.number(parameters + "factor"),
+    rope.scaling = {RopeStretch::Kind::llama3, keys.number(parameters + "factor"),
                     keys.number(parameters + "low_freq_factor"), keys.number(parameters + "high_freq_factor"),
                     keys.number(parameters + "original_max_position_embeddings")};
   } else if (kind != "default") {

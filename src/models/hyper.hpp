@@ -11,7 +11,7 @@
 namespace fourfold {
 
 // How a file stretches the rotary frequencies.
-struct RopeScaling {
+struct RopeStretch {
   enum class Kind { none, linear, llama3 };
   Kind kind = Kind::none;
   double factor = 1;
@@ -23,7 +23,7 @@ struct RopeHyper {
   double base = 10000;
   int dims = 0;  // rotated entries of each head
   bool interleaved = false;
-  RopeScaling scaling{};
+  RopeStretch scaling{};
   std::vector<float> divisors{};  // per frequency, when the file stores them as a tensor
 };
 
@@ -51,7 +51,7 @@ struct Hyper {
 
 // Inverse frequencies base^(-2i/dims), stretched as the file says.   Llama-3 scaling: Llama 3 model card / reference
 // code
-Rope make_rope(const RopeHyper& rope);
+RopeSpec make_rope(const RopeHyper& rope);
 
 class Keys;
 

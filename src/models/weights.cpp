@@ -42,12 +42,12 @@ Weight Weights::matrix(const std::string& name, std::int64_t rows, std::int64_t 
   return take(name + ".weight", {rows, cols}, false);
 }
 
-Fold Weights::fold(const std::string& name, std::int64_t rows, std::int64_t cols) {
+Dot Weights::fold(const std::string& name, std::int64_t rows, std::int64_t cols) {
   const Weight weight = matrix(name, rows, cols);
   return {weight, take(name + ".bias", {rows}, true)};
 }
 
-RmsNorm Weights::norm(const std::string& name, std::int64_t width, float eps, float add) {
+NormSpec Weights::norm(const std::string& name, std::int64_t width, float eps, float add) {
   return {take(name + ".weight", {width}, false, add), eps};
 }
 

@@ -44,8 +44,8 @@ class Weights {
 
   Weight matrix(const std::string& name, std::int64_t rows, std::int64_t cols);
   // NAME.weight with NAME.bias where the file has one.
-  Fold fold(const std::string& name, std::int64_t rows, std::int64_t cols);
-  RmsNorm norm(const std::string& name, std::int64_t width, float eps, float add = 0);
+  Dot fold(const std::string& name, std::int64_t rows, std::int64_t cols);
+  NormSpec norm(const std::string& name, std::int64_t width, float eps, float add = 0);
   // output.weight, or the embedding table when tied (unset: when the file has no output.weight).
   Weight output_or_tied(std::optional<bool> tied, Weight table);
   // A small tensor the family needs at build time; empty when absent.

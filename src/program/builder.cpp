@@ -2,7 +2,7 @@
 
 namespace fourfold {
 
-int Builder::rope(Rope rope) {
+int Builder::rope(RopeSpec rope) {
   program_.ropes.push_back(std::move(rope));
   return static_cast<int>(program_.ropes.size()) - 1;
 }
@@ -23,35 +23,35 @@ Value Builder::embed(Weight table, float scale) {
   return out;
 }
 
-Input Builder::add_norm(Value x, Value y, RmsNorm post) {
+Input Builder::add_norm(Value x, Value y, NormSpec post) {
   const Value out = value("sum", program_.width(x));
   return {out, {}, AddNorm{x, y, post, out}};
 }
 
-void Builder::push(const char* what, Input in, std::vector<Fold> folds, ProjectEpilogue epilogue, bool last_only) {
+void Builder::push(const char* what, Input in, std::vector<Dot> folds, ProjectEpilogue epilogue, bool last_only) {
   program_.steps.push_back(
       {prefix_ + what, Project{in.add, in.value, in.norm, std::move(folds), std::move(epilogue), last_only}});
 }
 
-Value Builder::project(const char* what, Input in, std::vector<Fold> folds, Append append) {
+Value Builder::project(const char* what, Input in, std::vector<Dot> folds, Append append) {
   append.query = value(what, rows(folds[0]));
   push(what, in, std::move(folds), append);
   return append.query;
 }
 
-Value Builder::project(const char* what, Input in, std::vector<Fold> folds, Gate gate) {
+Value Builder::project(const char* what, Input in, std::vector<Dot> folds, Gated gate) {
   gate.out = value(what, rows(folds[0]));
   push(what, in, std::move(folds), gate);
   return gate.out;
 }
 
-Value Builder::project(const char* what, Input in, Fold fold, AddTo add) {
+Value Builder::project(const char* what, Input in, Dot fold, AddTo add) {
   add.out = value(what, rows(fold));
   push(what, in, {fold}, add);
   return add.out;
 }
 
-Value Builder::project(const char* what, Input in, Fold fold, Store store) {
+Value Builder::project(const char* what, Input in, Dot fold, Store store) {
   store.out = value(what, rows(fold));
   push(what, in, {fold}, store);
   return store.out;

@@ -12,12 +12,12 @@ namespace fourfold {
 // What a Project reads: a value, with the maps fused in front of its folds.
 struct Input {
   Value value;
-  std::optional<RmsNorm> norm{};
+  std::optional<NormSpec> norm{};
   std::optional<AddNorm> add{};
 };
 
-inline Input rms(Value x, RmsNorm norm) { return {x, norm, {}}; }
-inline Input rms(Input in, RmsNorm norm) {
+inline Input rms(Value x, NormSpec norm) { return {x, norm, {}}; }
+inline Input rms(Input in, NormSpec norm) {
   in.norm = norm;
   return in;
 }
@@ -30,25 +30,25 @@ class Builder {
   // Steps that follow are named "blk.3." + what each call adds.
   void layer(int index) { prefix_ = "blk." + std::to_string(index) + "."; }
 
-  int rope(Rope rope);  // its index, for Append::rope
+  int rope(RopeSpec rope);  // its index, for Append::rope
   int cache(const CacheSpec& spec);
 
   Value embed(Weight table, float scale = 1);
   // x + norm(y), computed in front of the projection that reads it.
-  Input add_norm(Value x, Value y, RmsNorm post);
+  Input add_norm(Value x, Value y, NormSpec post);
   // Query, key and value folds; keys and values go to the cache, the queries are returned.
-  Value project(const char* name, Input in, std::vector<Fold> folds, Append append);
-  Value project(const char* name, Input in, std::vector<Fold> folds, Gate gate);
-  Value project(const char* name, Input in, Fold fold, AddTo add);
-  Value project(const char* name, Input in, Fold fold, Store store = {});
+  Value project(const char* name, Input in, std::vector<Dot> folds, Append append);
+  Value project(const char* name, Input in, std::vector<Dot> folds, Gated gate);
+  Value project(const char* name, Input in, Dot fold, AddTo add);
+  Value project(const char* name, Input in, Dot fold, Store store = {});
   Value attend(Value query, int cache, int heads, float scale, float soft_cap = 0);
   Program logits(Input in, Weight table, float soft_cap = 0) &&;
 
  private:
   Value value(const char* what, std::int64_t width);
-  void push(const char* what, Input in, std::vector<Fold> folds, ProjectEpilogue epilogue, bool last_only = false);
+  void push(const char* what, Input in, std::vector<Dot> folds, ProjectEpilogue epilogue, bool last_only = false);
   const TensorSpec& tensor(Weight w) const { return tensors_[static_cast<std::size_t>(w.id)]; }
-  std::int64_t rows(const Fold& fold) const { return tensor(fold.weight).rows; }
+  std::int64_t rows(const Dot& fold) const { return tensor(fold.weight).rows; }
 
   std::vector<TensorSpec>& tensors_;
   Program program_;

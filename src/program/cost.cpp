@@ -24,7 +24,7 @@ double tensor_bytes(const Program& program, Weight w) {
 StepCost project_cost(const Program& program, const Project& s, int tokens) {
   StepCost c;
   if (tokens == 0) return c;
-  for (const Fold& f : s.folds) {
+  for (const Dot& f : s.folds) {
     const auto& t = program.tensor(f.weight);
     c.weight_bytes += tensor_bytes(program, f.weight) + tensor_bytes(program, f.bias);
     c.flops += 2.0 * static_cast<double>(t.rows) * static_cast<double>(t.cols) * tokens;
@@ -52,7 +52,7 @@ StepUses uses(const Step& step) {
                                      u.reads.push_back(e.x);
                                      u.writes.push_back(e.out);
                                    },
-                                   [&](const Gate& e) { u.writes.push_back(e.out); },
+                                   [&](const Gated& e) { u.writes.push_back(e.out); },
                                    [&](const Append& e) { u.writes.push_back(e.query); }};
   std::visit(Overloaded{[&](const Embed& s) { u.writes = {s.out}; },
                         [&](const Attend& s) {

@@ -30,7 +30,7 @@ TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& 
       head_dim = std::max(head_dim, attend->head_dim);
     }
   }
-  for (const Rope& rope : model_->program.ropes) {
+  for (const RopeSpec& rope : model_->program.ropes) {
     cos_.emplace_back(batch * static_cast<std::size_t>(rope.dims / 2));
     sin_.emplace_back(batch * static_cast<std::size_t>(rope.dims / 2));
   }

@@ -45,11 +45,11 @@ std::vector<Unit> make_units(const std::vector<TeamFold>& folds, const ProjectEp
 TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kernels& kernels, bool f32, bool debug) {
   TeamPlan plan;
   plan.arena = plan_arena(program, !debug);
-  const auto norm = [&](const std::optional<RmsNorm>& n) -> std::optional<TeamNorm> {
+  const auto norm = [&](const std::optional<NormSpec>& n) -> std::optional<TeamNorm> {
     if (!n) return {};
     return TeamNorm{weights.vector(n->weight), n->eps};
   };
-  const auto fold = [&](const Fold& f) {
+  const auto fold = [&](const Dot& f) {
     const Matrix& m = weights.matrix(f.weight);
     const auto s = simd::index(m.storage);
     return TeamFold{m, weights.vector(f.bias), f32 ? kernels.dot_f32[s] : kernels.dot[s],
@@ -61,7 +61,7 @@ TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kerne
     if (s.add) p.add = TeamAddNorm{s.add->x, s.add->y, s.add->out, *norm(s.add->norm)};
     p.in = s.in;
     p.norm = norm(s.norm);
-    for (const Fold& f : s.folds) {
+    for (const Dot& f : s.folds) {
       p.folds.push_back(fold(f));
       p.kinds[static_cast<std::size_t>(p.folds.back().kind)] = true;
       plan.max_rows = std::max(plan.max_rows, p.folds.back().matrix.rows);

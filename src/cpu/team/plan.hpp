@@ -29,7 +29,7 @@ struct TeamNorm {
 };
 
 // A unit of a Project: consecutive rows that one worker computes for all tokens, whole tiles of each fold it touches.
-// Store, AddTo: rows of fold 0. Gate: the same rows of both folds. Append: whole heads; a unit of kv heads holds the
+// Store, AddTo: rows of fold 0. Gated: the same rows of both folds. Append: whole heads; a unit of kv heads holds the
 // same heads of folds 1 and 2, so that one worker appends key and value together.
 struct Unit {
   int fold;  // 0, or 1 for the key/value heads of an Append

@@ -121,7 +121,7 @@ void TeamExecutor::run_unit(const TeamProject& step, const Unit& unit, const Pre
                    for (int t = 0; t < tokens; ++t)
                      k_.add(out_rows(e.x, t), out_rows(e.out, t), unit.rows, out_rows(e.out, t));
                  },
-                 [&](const Gate& e) {
+                 [&](const Gated& e) {
                    dot(step.folds[0], unit, in, tokens, local.out.data(), n);
                    dot(step.folds[1], unit, in, tokens, local.out2.data(), n);
                    const auto gate = e.activation == Activation::silu ? k_.silu_gate : k_.gelu_gate;
@@ -138,7 +138,7 @@ void TeamExecutor::turn_head(float* head, const std::optional<TeamNorm>& norm, i
                              int head_dim) const {
   if (norm) k_.norm(head, norm->weight, inverse_rms(k_, head, head_dim, norm->eps), head_dim, head);
   if (rope < 0) return;
-  const Rope& r = model_->program.ropes[static_cast<std::size_t>(rope)];
+  const RopeSpec& r = model_->program.ropes[static_cast<std::size_t>(rope)];
   const std::size_t row = static_cast<std::size_t>(token) * static_cast<std::size_t>(r.dims / 2);
   k_.rope(head, cos_[static_cast<std::size_t>(rope)].data() + row, sin_[static_cast<std::size_t>(rope)].data() + row,
           r.dims, r.interleaved);

@@ -25,7 +25,7 @@ std::vector<int> matrix_order(const Program& program) {
   };
   const auto folds = [&](const Step& step) {
     if (const auto* project = std::get_if<Project>(&step.op))
-      for (const Fold& fold : project->folds) place(fold.weight);
+      for (const Dot& fold : project->folds) place(fold.weight);
   };
   for (const Step& step : program.steps) folds(step);
   for (const Step& step : program.steps)
