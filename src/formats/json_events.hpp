@@ -1,55 +1,48 @@
-// JsonEvents: base of the event handlers given to nlohmann::json::sax_parse, whose parser keeps its nesting on the
-// heap.
-//
-// Limits the depth and keeps the first error. Derived handlers override the events they accept.
+// Reading JSON as a stream of events: no tree is built, nesting is kept on the heap and limited.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <fourfold/status.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
-#include "formats/message.hpp"
-
 namespace fourfold {
 
-class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
+// What a reader of one kind of JSON file overrides. Each event returns whether to go on; `return fail(...)` stops.
+class JsonEvents {
  public:
-  explicit JsonEvents(std::string_view text) : text_(text) {}
+  virtual ~JsonEvents() = default;
 
-  const status& error() const { return error_; }
-
-  bool binary(binary_t&) override { return fail("binary data"); }
-
-  bool parse_error(std::size_t position, const std::string& token, const nlohmann::detail::exception&) override {
-    const std::string_view before = text_.substr(0, std::min(position, text_.size()));
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    const std::size_t start = before.find_last_of('\n');
-    const std::size_t column = start == std::string_view::npos ? before.size() : before.size() - start - 1;
-    return fail("not valid JSON at line " + std::to_string(line) + ", column " + std::to_string(column) + ", near " +
-                quote(token));
-  }
+  virtual bool null() = 0;
+  virtual bool boolean(bool value) = 0;
+  virtual bool integer(std::int64_t value) = 0;             // below 0
+  virtual bool unsigned_integer(std::uint64_t value) = 0;   // 0 and above
+  virtual bool number(double value, std::string_view) = 0;  // with its text; integers beyond 64 bits too
+  virtual bool string(std::string& value) = 0;              // may be moved from
+  virtual bool begin_object() = 0;
+  virtual bool key(std::string& name) = 0;  // may be moved from
+  virtual bool end_object() = 0;
+  virtual bool begin_array() = 0;
+  virtual bool end_array() = 0;
 
  protected:
-  static constexpr int kDeepest = 64;
-
+  // Objects and arrays that are open: in begin_*, without the new one; in end_*, without the one that ends.
   int depth() const { return depth_; }
-  bool enter() { return ++depth_ <= kDeepest || fail("nested deeper than " + std::to_string(kDeepest) + " levels"); }
-  bool leave() {
-    --depth_;
-    return true;
-  }
-  bool fail(const std::string& message) {
-    error_ = status(Code::malformed, message);
+  bool fail(std::string message) {
+    message_ = std::move(message);
     return false;
   }
 
  private:
-  std::string_view text_;
+  friend class JsonAdapter;
   int depth_ = 0;
-  status error_;
+  std::string message_;
 };
+
+// Parses one JSON value (RFC 8259, UTF-8) of at most 64 nested levels. Errors are malformed, with line and column.
+status parse_json(std::string_view text, JsonEvents& events);
+
+// A string as JSON writes it, quotes included; `text` has to be UTF-8.
+std::string json_string(std::string_view text);
 
 }  // namespace fourfold

@@ -96,7 +96,7 @@ class Array {
     scalars_ = scalars_ && text_.size() == 1;
   }
   void close(char bracket) { text_ += bracket; }
-  void key(const std::string& name) { add(nlohmann::json(name).dump() + ":"); }
+  void key(const std::string& name) { add(json_string(name) + ":"); }
   void null() {
     add("null");
     scalars_ = false;
@@ -117,7 +117,7 @@ class Array {
     fractions_ = true;
   }
   void string(std::string_view value) {
-    add(nlohmann::json(value).dump());
+    add(json_string(value));
     strings_.push_back(value);
   }
 
@@ -148,7 +148,7 @@ class Array {
 
 class Flattener : public JsonEvents {
  public:
-  Flattener(std::string_view text, Metadata& out, Texts& texts) : JsonEvents(text), out_(out), texts_(texts) {}
+  Flattener(Metadata& out, Texts& texts) : out_(out), texts_(texts) {}
 
   bool null() override {
     if (array_) array_->null();
@@ -159,12 +159,12 @@ class Flattener : public JsonEvents {
     array_->boolean(value);
     return true;
   }
-  bool number_integer(std::int64_t value) override {
+  bool integer(std::int64_t value) override {
     if (!array_) return add(value);
     array_->integer(value);
     return true;
   }
-  bool number_unsigned(std::uint64_t value) override {
+  bool unsigned_integer(std::uint64_t value) override {
     if (!array_) return add(value);
     if (value <= std::numeric_limits<std::int64_t>::max())
       array_->integer(static_cast<std::int64_t>(value));
@@ -172,7 +172,7 @@ class Flattener : public JsonEvents {
       array_->number(static_cast<double>(value), std::to_string(value));
     return true;
   }
-  bool number_float(double value, const std::string& token) override {
+  bool number(double value, std::string_view token) override {
     if (!array_) return add(value);
     array_->number(value, token);
     return true;
@@ -180,19 +180,19 @@ class Flattener : public JsonEvents {
   bool string(std::string& value) override {
     if (value.starts_with(kMarker)) {
       const std::string_view name = std::string_view(value).substr(kMarker.size());
-      if (const auto special = special_float(name)) return number_float(*special, std::string(name));
+      if (const auto special = special_float(name)) return number(*special, name);
     }
     const std::string_view kept = texts_.emplace_back(std::move(value));
     if (!array_) return add(kept);
     array_->string(kept);
     return true;
   }
-  bool start_object(std::size_t) override {
+  bool begin_object() override {
     if (array_)
       array_->open('{');
     else
       prefixes_.push_back(path_.size());
-    return enter();
+    return true;
   }
   bool key(std::string& name) override {
     if (array_) {
@@ -209,20 +209,19 @@ class Flattener : public JsonEvents {
       array_->close('}');
     else
       prefixes_.pop_back();
-    return leave();
+    return true;
   }
-  bool start_array(std::size_t) override {
+  bool begin_array() override {
     if (!in_object()) return false;
     if (!array_) {
       array_.emplace();
       array_depth_ = depth();
     }
     array_->open('[');
-    return enter();
+    return true;
   }
   bool end_array() override {
     array_->close(']');
-    leave();
     if (depth() > array_depth_) return true;
     MetaValue value = array_->finish(texts_);
     array_.reset();
@@ -250,10 +249,10 @@ result<Metadata> metadata_from_json(std::string_view text, std::string source) {
   const auto texts = std::make_shared<Texts>();
   Metadata out(source, texts);
   const std::string marked = mark_special_floats(text);
-  Flattener events(marked, out, *texts);
-  const bool done = nlohmann::json::sax_parse(marked, &events);
-  if (done) return out;
-  return source.empty() ? events.error() : in_file(source, events.error());
+  Flattener events(out, *texts);
+  const status parsed = parse_json(marked, events);
+  if (!parsed.ok()) return source.empty() ? parsed : in_file(source, parsed);
+  return out;
 }
 
 }  // namespace fourfold

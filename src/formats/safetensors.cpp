@@ -87,13 +87,13 @@ status describe(const Entry& entry, TensorInfo& tensor) {
 
 class HeaderEvents : public JsonEvents {
  public:
-  HeaderEvents(std::string_view text, std::vector<TensorInfo>& out) : JsonEvents(text), out_(out) {}
+  explicit HeaderEvents(std::vector<TensorInfo>& out) : out_(out) {}
 
   bool null() override { return unexpected("null"); }
   bool boolean(bool value) override { return unexpected(value ? "true" : "false"); }
-  bool number_integer(std::int64_t value) override { return unexpected(std::to_string(value)); }
-  bool number_float(double, const std::string& token) override { return unexpected(token); }
-  bool number_unsigned(std::uint64_t value) override {
+  bool integer(std::int64_t value) override { return unexpected(std::to_string(value)); }
+  bool number(double, std::string_view token) override { return unexpected(std::string(token)); }
+  bool unsigned_integer(std::uint64_t value) override {
     if (!in_array_) return unexpected(std::to_string(value));
     if (field_ == Field::offsets) {
       entry_.offsets->push_back(value);
@@ -110,17 +110,16 @@ class HeaderEvents : public JsonEvents {
     field_ = Field::none;
     return true;
   }
-  bool start_object(std::size_t) override {
+  bool begin_object() override {
     if (depth() > 1 || in_array_) return unexpected("an object");
     entry_ = {};
-    return enter();
+    return true;
   }
   bool key(std::string& key) override {
     if (depth() == 1) return begin_entry(key);
     return in_metadata_ || begin_field(key);
   }
   bool end_object() override {
-    leave();
     if (depth() != 1) return true;
     if (std::exchange(in_metadata_, false)) return true;
     TensorInfo tensor;
@@ -130,7 +129,7 @@ class HeaderEvents : public JsonEvents {
     out_.push_back(std::move(tensor));
     return true;
   }
-  bool start_array(std::size_t) override {
+  bool begin_array() override {
     const bool fits = (field_ == Field::shape || field_ == Field::offsets) && !in_array_;
     if (!fits) return unexpected("an array");
     in_array_ = true;
@@ -232,8 +231,8 @@ status read_size(std::span<const std::byte> first, std::uint64_t file_size, std:
 result<std::vector<TensorInfo>> parse_header(std::string_view json, std::uint64_t file_size) {
   if (!json.starts_with('{')) return status(Code::malformed, "its header does not begin with '{'");
   std::vector<TensorInfo> tensors;
-  HeaderEvents events(json, tensors);
-  if (!nlohmann::json::sax_parse(json, &events)) return events.error();
+  HeaderEvents events(tensors);
+  FOURFOLD_TRY(parse_json(json, events));
   const std::uint64_t data = sizeof(std::uint64_t) + json.size();
   FOURFOLD_TRY(place_tensors(tensors, data, file_size));
   FOURFOLD_TRY(check_coverage(tensors, data, file_size));
