@@ -178,7 +178,9 @@ TEST(Conversions, BfloatToFloatIsExactForAllValues) {
     const float met = bf16_to_float(stored);
     const double expected = value_of(stored, 7, 127);
     ASSERT_TRUE(met == expected || (std::isnan(met) && std::isnan(expected))) << bits;
-    if (!std::isnan(met)) ASSERT_EQ(float_to_bf16(met), stored);
+    if (!std::isnan(met)) {
+      ASSERT_EQ(float_to_bf16(met), stored);
+    }
   }
 }
 

@@ -22,13 +22,29 @@ std::string raw(T value) {
 inline std::string raw_string(std::string_view text) { return raw<std::uint64_t>(text.size()) + std::string(text); }
 
 // GGUF's value types and a few tensor types.
-enum GgufValue : std::uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32Value, kBool, kString, kArray, kU64, kI64, kF64 };
+enum GgufValue : std::uint32_t {
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32Value,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64
+};
 inline constexpr std::uint32_t kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ8_0 = 8, kIq2Xxs = 16;
 
 class GgufWriter {
  public:
   GgufWriter& version(std::uint32_t version) { return set(version_, version); }
-  GgufWriter& alignment(std::uint32_t alignment) { return set<std::size_t>(alignment_, alignment).u32("general.alignment", alignment); }
+  GgufWriter& alignment(std::uint32_t alignment) {
+    return set<std::size_t>(alignment_, alignment).u32("general.alignment", alignment);
+  }
   // Overrides the counts in the preamble.
   GgufWriter& counts(std::uint64_t tensors, std::uint64_t keys) {
     fixed_counts_ = true;
@@ -61,7 +77,8 @@ class GgufWriter {
   }
 
   // A tensor with its data, aligned after the one before. shape: outermost first.
-  GgufWriter& tensor(std::string_view name, std::vector<std::uint64_t> shape, std::uint32_t type, std::string_view data) {
+  GgufWriter& tensor(std::string_view name, std::vector<std::uint64_t> shape, std::uint32_t type,
+                     std::string_view data) {
     data_.resize((data_.size() + alignment_ - 1) / alignment_ * alignment_, '\0');
     row(name, {shape.rbegin(), shape.rend()}, type, data_.size());
     data_ += data;

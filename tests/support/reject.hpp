@@ -27,8 +27,8 @@ inline long peak_resident() {
   return 0;
 }
 
-// Runs `attempt` and expects it to fail as every bad input has to: in under 0.2 s of processor time, growing by less than
-// 64 MiB, with `code` and a one-line message that holds `part`.
+// Runs `attempt` and expects it to fail as every bad input has to: in under 0.2 s of processor time, growing by less
+// than 64 MiB, with `code` and a one-line message that holds `part`.
 template <class F>
 void expect_reject(F&& attempt, Code code, std::string_view part, const char* file, int line) {
   const testing::ScopedTrace here(file, line, "EXPECT_REJECT");
