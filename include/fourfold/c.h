@@ -2,12 +2,12 @@
  *
  * Handles are opaque; whoever creates one frees it. Every function that can fail returns an ff_status and, when its
  * `error` is not NULL, writes the same status and a message there; the message names the field, the value and what
- * would be accepted. There is no hidden state: different handles may be used from different threads at once, one
- * session from one thread at a time, one model from any number. A session keeps its model alive, so the order of
- * freeing is free. Text is UTF-8 with an explicit length, never expected to end in NUL. Token ids are int32_t.
+ * would be accepted. There is no hidden state: one session belongs to one thread at a time, a model to any number. A
+ * session keeps what it needs of its model, so the order of freeing is free. Text is UTF-8 with an explicit length and
+ * need not end in NUL; paths and names do.
  *
- * Structs of options start with their size, so that a later library can tell what an older caller knows; fill them
- * with the matching _init function, then change what you need. */
+ * Structs of options start with their size, so that a later library can tell what an older caller knows: fill them
+ * with their _init function, then change what you need. NULL stands for the defaults. */
 #pragma once
 
 #include <stddef.h>
@@ -25,14 +25,14 @@ typedef enum ff_status {
   FF_NOT_FOUND = 2,        /* a file, a tensor or a key is missing */
   FF_IO = 3,               /* the operating system refused a read or a write */
   FF_MALFORMED = 4,        /* bytes that break their format's rules */
-  FF_UNSUPPORTED = 5,      /* well-formed, but this build or executor cannot do it */
+  FF_UNSUPPORTED = 5,      /* well-formed, but this build, executor or version cannot do it */
   FF_RESOURCE = 6,         /* memory, context or another budget is exhausted */
   FF_CANCELLED = 7         /* the caller asked to stop */
 } ff_status;
 
 typedef struct ff_error {
   ff_status status;
-  char message[1024]; /* UTF-8, ends in NUL; cut at a whole character when longer */
+  char message[1024]; /* ends in NUL; a longer message is cut after a whole character */
 } ff_error;
 
 typedef struct ff_model ff_model;
@@ -43,93 +43,103 @@ FOURFOLD_API const char* ff_version(void);
 
 /* ---- Model: weights and vocabulary, read-only once loaded. ---- */
 
-/* Loads a .gguf file (or its first shard) or a folder with config.json and *.safetensors. Files are mapped, not read.
- */
+/* Opens a .gguf file (or its first shard), or a folder with config.json and *.safetensors. */
 FOURFOLD_API ff_status ff_model_load(const char* path, ff_model** model, ff_error* error);
-FOURFOLD_API void ff_model_free(ff_model* model);
+FOURFOLD_API void ff_model_free(ff_model* model); /* NULL is fine, here and below */
 
-/* The file's name for the architecture, such as "llama"; lives as long as the model. */
-FOURFOLD_API const char* ff_model_architecture(const ff_model* model);
+/* The model's family, such as "llama"; lives as long as the model. */
+FOURFOLD_API const char* ff_model_family(const ff_model* model);
 /* Number of token ids, which is the length of a row of logits. */
-FOURFOLD_API int32_t ff_model_vocabulary(const ff_model* model);
-/* The context in tokens that the model was trained for. */
+FOURFOLD_API int32_t ff_model_vocab(const ff_model* model);
+/* The longest context, in tokens, that the model was made for. */
 FOURFOLD_API int32_t ff_model_context(const ff_model* model);
 
-/* ---- Text. Both functions write at most `capacity` items and always tell in the last output how many there are. They
- * fail with FF_INVALID_ARGUMENT when that is more than `capacity`, unless `capacity` is 0: then they only count. ----
- */
+/* ---- Text. Both functions store at most `capacity` items, and always tell how many there are in all. When that is
+ * more than `capacity` they store nothing and fail with FF_INVALID_ARGUMENT, but for a capacity of 0, which only asks
+ * for the number. FF_UNSUPPORTED: the file holds no vocabulary that can be used. ---- */
 
 enum {
-  FF_TOKENIZE_BOS = 1,    /* put the beginning-of-text id first, when the model has one and wants it */
-  FF_TOKENIZE_SPECIAL = 2 /* control tokens spelled out in the text become their ids; never do that to untrusted text */
+  FF_TOKENIZE_NO_BOS = 1, /* no beginning-of-text id, even if the model's file asks for one */
+  FF_TOKENIZE_BOS = 2,    /* a beginning-of-text id, even if it does not */
+  FF_TOKENIZE_SPECIAL = 4 /* control tokens spelled out in the text become their ids: never for untrusted text */
 };
 
 FOURFOLD_API ff_status ff_tokenize(const ff_model* model, const char* text, size_t bytes, unsigned flags, int32_t* ids,
                                    size_t capacity, size_t* count, ff_error* error);
-/* The bytes behind ids, as they are: they need not be whole UTF-8 characters. Control tokens give nothing. */
+/* The bytes behind ids as they are, which need not be whole characters. Control tokens give nothing. */
 FOURFOLD_API ff_status ff_detokenize(const ff_model* model, const int32_t* ids, size_t count, char* text,
                                      size_t capacity, size_t* bytes, ff_error* error);
 
 /* ---- Session: one sequence of tokens with its caches. ---- */
 
-typedef enum ff_storage { FF_F32 = 0, FF_F16 = 1, FF_BF16 = 2, FF_Q8_0 = 3 } ff_storage;
+typedef enum ff_cache {
+  FF_CACHE_DEFAULT = 0,
+  FF_CACHE_F32 = 1,
+  FF_CACHE_F16 = 2,
+  FF_CACHE_BF16 = 3,
+  FF_CACHE_Q8_0 = 4
+} ff_cache;
 
 typedef struct ff_session_options {
   size_t size;
-  int32_t context;      /* tokens; 0: what the model was trained for */
+  int32_t context;      /* tokens; 0: what the model was made for, at most 8192 */
   int32_t threads;      /* 0: the physical cores that this process may use */
-  ff_storage cache;     /* storage of keys and values; default FF_F16 */
-  int32_t f32;          /* not 0: activations and caches in float32 */
-  const char* executor; /* NULL: the default; "reference" or "team" */
+  int32_t f32;          /* not 0: activations, and by default caches, in float32 */
+  ff_cache cache;       /* storage of keys and values */
+  const char* executor; /* "team" (or NULL), "reference" or "reference-f32" */
 } ff_session_options;
 
 FOURFOLD_API void ff_session_options_init(ff_session_options* options);
-/* `options` may be NULL for the defaults. FF_UNSUPPORTED lists every unmet requirement, one a line. */
-FOURFOLD_API ff_status ff_session_create(ff_model* model, const ff_session_options* options, ff_session** session,
+/* FF_UNSUPPORTED: the message lists every unmet requirement, one a line. */
+FOURFOLD_API ff_status ff_session_create(const ff_model* model, const ff_session_options* options, ff_session** session,
                                          ff_error* error);
+/* An independent session at the same position; the weights are shared. */
+FOURFOLD_API ff_status ff_session_fork(const ff_session* session, ff_session** copy, ff_error* error);
 FOURFOLD_API void ff_session_free(ff_session* session);
 
 /* Tokens evaluated so far, and the most that fit. */
 FOURFOLD_API int32_t ff_session_position(const ff_session* session);
-FOURFOLD_API int32_t ff_session_capacity(const ff_session* session);
+FOURFOLD_API int32_t ff_session_context(const ff_session* session);
 /* Forgets all but the first `position` tokens. */
 FOURFOLD_API ff_status ff_session_rewind(ff_session* session, int32_t position, ff_error* error);
+/* Writes tokens and caches to a file, replaced whole or not at all, and reads them back. */
+FOURFOLD_API ff_status ff_session_save(const ff_session* session, const char* path, ff_error* error);
+FOURFOLD_API ff_status ff_session_restore(ff_session* session, const char* path, ff_error* error);
 
-/* Appends ids: one is a decode step, more are a prefill. FF_RESOURCE when they do not fit; nothing is evaluated then.
- */
+/* Appends ids: one is a decode step, more are a prefill. FF_RESOURCE: they do not fit, and nothing was evaluated. */
 FOURFOLD_API ff_status ff_eval(ff_session* session, const int32_t* ids, size_t count, ff_error* error);
-/* The logits [vocabulary] after the last evaluated token, good until the session's next call; NULL before the first. */
+/* The logits [vocab] after the last evaluated token, good until the session's next call; NULL when there are none. */
 FOURFOLD_API const float* ff_logits(const ff_session* session);
 
 /* ---- Generation. ---- */
 
 typedef struct ff_generate_options {
   size_t size;
-  int32_t max_tokens;   /* -1: until the end of text or a full context */
-  float temperature;    /* 0: the likeliest token, the lowest id among equals */
-  int32_t top_k;        /* 0: off */
-  float top_p;          /* 1: off */
-  float min_p;          /* 0: off */
-  float repeat_penalty; /* 1: off */
-  int32_t repeat_last;  /* tokens that the penalty looks back on */
-  uint64_t seed;
-  int32_t ignore_eos; /* not 0: end-of-text ids do not end the generation */
+  int32_t max_tokens;   /* -1: until the model ends its text or the context is full */
+  int32_t ignore_eos;   /* not 0: the model cannot end its text */
+  float temperature;    /* 0: the likeliest token, the lowest id among equals; default 0.8 */
+  int32_t top_k;        /* keep the k best; 0: all; default 40 */
+  float top_p;          /* keep the smallest set of this mass; 1: all; default 0.95 */
+  float min_p;          /* keep what has this share of the best probability; 0: all; default 0.05 */
+  float repeat_penalty; /* 1, the default: none */
+  int32_t repeat_last;  /* tokens that the penalty looks back on; -1: all; default 64 */
+  int64_t seed;         /* -1, the default: a random one */
 } ff_generate_options;
 
 typedef enum ff_finish {
   FF_FINISH_EOS = 0,     /* the model ended its text */
   FF_FINISH_LENGTH = 1,  /* max_tokens */
   FF_FINISH_CONTEXT = 2, /* the context is full */
-  FF_FINISH_STOPPED = 3  /* the callback returned something else than 0 */
+  FF_FINISH_STOPPED = 3  /* the callback asked for it */
 } ff_finish;
 
-/* Called after each token with its id and the text that it completes: whole UTF-8 characters, perhaps none yet. Not 0
- * ends the generation. */
+/* Called once per step with the text that it completes: whole UTF-8 characters, perhaps none yet. `id` is the token
+ * sampled last. Anything but 0 ends the generation. It must not call functions on the same session. */
 typedef int (*ff_token_callback)(void* user, int32_t id, const char* text, size_t bytes);
 
 FOURFOLD_API void ff_generate_options_init(ff_generate_options* options);
-/* Evaluates the prompt's ids (none: goes on from where the session is), then samples, reports and evaluates, one token
- * after another. `options`, `callback` and `finish` may be NULL. */
+/* Evaluates the prompt's ids (none: goes on from the last evaluation), then samples, reports and evaluates, token after
+ * token. `callback` and `finish` may be NULL. */
 FOURFOLD_API ff_status ff_generate(ff_session* session, const int32_t* ids, size_t count,
                                    const ff_generate_options* options, ff_token_callback callback, void* user,
                                    ff_finish* finish, ff_error* error);
