@@ -6,6 +6,7 @@
 #include "formats/checkpoint.hpp"
 #include "fourfold/blocks.hpp"
 #include "models/llama.hpp"
+#include "models/shapes.hpp"
 
 namespace fourfold {
 namespace {
@@ -33,7 +34,7 @@ constexpr std::array kCommonNames = {
 constexpr std::array<std::string_view, 1> kLlamaConfigs = {"llama"};
 
 constexpr std::array kFamilies = {
-    Family{"llama", "llama", kLlamaConfigs, read_gguf_llama, read_config_llama, build_llama, {}},
+    Family{"llama", "llama", kLlamaConfigs, read_gguf_llama, read_config_llama, build_llama, nullptr, {}},
 };
 
 std::string_view lookup(const Family& family, std::string_view stem) {
@@ -174,8 +175,26 @@ result<ModelSpec> read_model(const Checkpoint& checkpoint) {
   return build(*family, hyper, source);
 }
 
-result<ModelSpec> make_model(const Family& family, const Hyper& hyper, Storage storage) {
-  return build(family, hyper, ShapeSource{storage});
+result<ModelSpec> make_shape_model(std::string_view name, Storage storage) {
+  const NamedShape* shape = find_shape(name);
+  if (!shape) return status{Code::not_found, "shape '" + std::string(name) + "' is not known; known: " + shape_names()};
+  const Family* family = find_family(Checkpoint::Format::gguf, shape->family);
+  if (!family)
+    return status{Code::unsupported, "shape '" + std::string(name) + "' is of family " + std::string(shape->family)};
+  Hyper h;
+  h.layers = shape->layers;
+  h.width = shape->d_model;
+  h.heads = shape->heads;
+  h.kv_heads = shape->kv_heads;
+  h.head_dim = shape->head_dim;
+  h.ff = shape->ff;
+  h.vocab = shape->vocab;
+  h.tied = shape->tied;
+  h.context = shape->context;
+  h.rope.dims = shape->head_dim;
+  h.rope.base = shape->rope_base;
+  if (family->complete) family->complete(*shape, h);
+  return build(*family, h, ShapeSource{storage});
 }
 
 }  // namespace fourfold

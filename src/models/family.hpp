@@ -14,6 +14,7 @@
 namespace fourfold {
 
 class Checkpoint;
+struct NamedShape;
 
 struct Family {
   std::string_view name;
@@ -21,7 +22,8 @@ struct Family {
   std::span<const std::string_view> configs;  // config.json model_type
   void (*read_gguf)(Keys&, Hyper&);           // errors stay in Keys
   void (*read_config)(Keys&, Hyper&);
-  Program (*build)(const Hyper&, Weights&);  // errors stay in Weights
+  Program (*build)(const Hyper&, Weights&);     // errors stay in Weights
+  void (*complete)(const NamedShape&, Hyper&);  // what a named shape leaves to the family; null: nothing
   // Names of a safetensors file that differ from the common ones: {GGUF stem, file stem} pairs.
   std::span<const std::pair<std::string_view, std::string_view>> names;
 };
@@ -35,7 +37,7 @@ struct ModelSpec {
   Program program;
 };
 result<ModelSpec> read_model(const Checkpoint& checkpoint);
-// From hyper-parameters alone, every matrix in `storage`: named shapes.
-result<ModelSpec> make_model(const Family& family, const Hyper& hyper, Storage storage);
+// From a named shape alone (shapes.hpp), every matrix in `storage`.
+result<ModelSpec> make_shape_model(std::string_view shape, Storage storage);
 
 }  // namespace fourfold

@@ -32,8 +32,9 @@ Program build_llama(const Hyper& h, Weights& w) {
                   Append{.cache = cache, .heads = h.heads, .rope = rope});
     const Value a = b.attend(query, cache, h.heads, h.scale());
     x = b.project("attn_out", {a}, w.fold("attn_output", h.width, q), AddTo{.x = x});
-    const Value m = b.project("gate_up", rms(x, w.norm("ffn_norm", h.width, h.eps)),
-                              {w.fold("ffn_gate", h.ff, h.width), w.fold("ffn_up", h.ff, h.width)}, Gated{h.activation});
+    const Value m =
+        b.project("gate_up", rms(x, w.norm("ffn_norm", h.width, h.eps)),
+                  {w.fold("ffn_gate", h.ff, h.width), w.fold("ffn_up", h.ff, h.width)}, Gated{h.activation});
     x = b.project("down", {m}, w.fold("ffn_down", h.width, h.ff), AddTo{.x = x});
   }
   w.layer(-1);

@@ -1,5 +1,5 @@
 // The named shapes: their sizes are those their names and model cards state.
-#include "lab/shapes.hpp"
+#include "models/shapes.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,146 @@
+#include <algorithm>
+
+#include "engine/session_state.hpp"
+#include "text/sampling.hpp"
+#include "text/utf8.hpp"
+
+namespace fourfold {
+
+std::string_view name(Finish finish) {
+  switch (finish) {
+    case Finish::running:
+      return "running";
+    case Finish::eos:
+      return "eos";
+    case Finish::length:
+      return "length";
+    case Finish::context:
+      return "context";
+    case Finish::stop:
+      return "stop";
+    case Finish::cancelled:
+      return "cancelled";
+    case Finish::error:
+      return "error";
+  }
+  return "error";
+}
+
+struct Generation::State {
+  State(Session& session, const GenerateOptions& options)
+      : session(session), options(options), sampler(options.sampling, session.model().vocab()) {}
+
+  Session& session;
+  GenerateOptions options;
+  Sampler sampler;
+  Utf8Stream utf8{};
+  std::vector<int> ids{};
+  std::string piece{};    // what next() returned
+  std::string pending{};  // text held back because a stop string may begin in it
+  Finish finish = Finish::running;
+  status error{};
+
+  void end(Finish why) {
+    if (finish == Finish::running) finish = why;
+  }
+  void fail(status s) {
+    end(s.code() == Code::cancelled ? Finish::cancelled : Finish::error);
+    error = std::move(s);
+  }
+  bool is_end(int id) const {
+    const auto& tokenizer = session.model().tokenizer();
+    return !options.ignore_eos && tokenizer.ok() && tokenizer->is_end(id);
+  }
+  std::string text_of(int id) const {
+    const auto& tokenizer = session.model().tokenizer();
+    return tokenizer.ok() ? tokenizer->piece(id, options.special) : std::string{};
+  }
+  std::string release(bool at_end);
+  std::optional<int> step();
+};
+
+// Moves text out of `pending`: all of it, or what precedes a stop string or the beginning of one.
+std::string Generation::State::release(bool at_end) {
+  std::size_t keep = pending.size();
+  for (const std::string& stop : options.stop) {
+    if (stop.empty()) continue;
+    if (const std::size_t found = pending.find(stop); found != std::string::npos) {
+      end(Finish::stop);
+      finish = Finish::stop;
+      pending.resize(found);
+      return std::exchange(pending, {});
+    }
+    for (std::size_t n = std::min(stop.size() - 1, pending.size()); n > 0 && !at_end; --n)
+      if (pending.ends_with(std::string_view(stop).substr(0, n))) {
+        keep = std::min(keep, pending.size() - n);
+        break;
+      }
+  }
+  std::string out = pending.substr(0, keep);
+  pending.erase(0, keep);
+  return out;
+}
+
+// Samples from the session's logits and evaluates the id where another is to follow.
+std::optional<int> Generation::State::step() {
+  const auto& cancel = options.cancel;
+  if (finish != Finish::running) return {};
+  if (cancel && cancel->load()) return end(Finish::cancelled), std::nullopt;
+  if (options.max_tokens >= 0 && static_cast<int>(ids.size()) >= options.max_tokens)
+    return end(Finish::length), std::nullopt;
+  if (!ids.empty()) {  // the last id's logits are still to come
+    if (session.position() == session.context()) return end(Finish::context), std::nullopt;
+    if (status s = session.eval({&ids.back(), 1}); !s.ok()) return fail(std::move(s)), std::nullopt;
+  }
+  const int id = sampler.sample(session.logits());
+  if (is_end(id)) return end(Finish::eos), std::nullopt;
+  sampler.accept(id);
+  ids.push_back(id);
+  return id;
+}
+
+std::optional<std::string_view> Generation::next() {
+  State& s = *state_;
+  if (s.finish != Finish::running) return {};
+  if (const auto id = s.step()) {
+    s.pending += s.utf8.push(s.text_of(*id));
+    s.piece = s.release(false);
+    return s.piece;
+  }
+  s.pending += s.utf8.flush();
+  s.piece = s.release(true);
+  return s.piece.empty() ? std::nullopt : std::optional<std::string_view>(s.piece);
+}
+
+Generation::Generation(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Generation::Generation(Generation&&) noexcept = default;
+Generation& Generation::operator=(Generation&&) noexcept = default;
+Generation::~Generation() = default;
+std::span<const int> Generation::ids() const { return state_->ids; }
+Finish Generation::finish() const { return state_->finish; }
+const status& Generation::error() const { return state_->error; }
+
+Generation Session::generate(std::span<const int> prompt, const GenerateOptions& options) {
+  const status valid = validate(options.sampling);
+  GenerateOptions checked = options;
+  if (!valid.ok()) checked.sampling = {};
+  auto state = std::make_unique<Generation::State>(*this, checked);
+  if (!valid.ok()) state->fail(valid);
+  if (prompt.empty() && state_->logits.empty()) state->fail({Code::invalid_argument, "the prompt is empty"});
+  for (int id : ids()) state->sampler.accept(id);
+  if (valid.ok() && !prompt.empty()) {
+    if (status s = eval(prompt, 1, options.cancel); !s.ok()) state->fail(std::move(s));
+    for (int id : prompt) state->sampler.accept(id);
+  }
+  return Generation{std::move(state)};
+}
+
+Generation Session::generate(std::string_view prompt, const GenerateOptions& options) {
+  const auto ids = model().tokenize(prompt);
+  if (ids.ok()) return generate(std::span<const int>(*ids), options);
+  auto state = std::make_unique<Generation::State>(*this, GenerateOptions{});
+  state->fail(ids.error());
+  return Generation{std::move(state)};
+}
+
+}  // namespace fourfold

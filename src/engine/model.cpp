@@ -1,0 +1,110 @@
+#include <utility>
+
+#include "cpu/team/team.hpp"
+#include "engine/model_state.hpp"
+#include "models/random_weights.hpp"
+#include "program/reference.hpp"
+
+namespace fourfold {
+namespace {
+
+class CheckpointBytes : public WeightBytes {
+ public:
+  explicit CheckpointBytes(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  status read(const TensorSpec& tensor, std::uint64_t offset, std::span<std::byte> out) const override {
+    return checkpoint_.read(*checkpoint_.find(tensor.name), offset, out);
+  }
+
+ private:
+  const Checkpoint& checkpoint_;
+};
+
+result<Tokenizer> read_tokenizer(const Checkpoint& checkpoint) {
+  if (checkpoint.format() == Checkpoint::Format::gguf) return Tokenizer::from_gguf(checkpoint.metadata());
+  auto vocabulary = checkpoint.side_file("tokenizer.json");
+  if (!vocabulary.ok()) return vocabulary.error();
+  const auto config = checkpoint.side_file("tokenizer_config.json");
+  return Tokenizer::from_json(*vocabulary, config.ok() ? *config : std::string{});
+}
+
+result<std::unique_ptr<Backend>> make_backend(const Program& program, const WeightBytes& bytes,
+                                              const SessionOptions& options) {
+  const BackendOptions how{options.threads, options.f32, options.progress};
+  if (options.executor == "team") return make_team(program, bytes, how);
+  if (options.executor == "reference") return make_reference(program, bytes, how, true);
+  if (options.executor == "reference-f32") return make_reference(program, bytes, how, false);
+  return status{Code::invalid_argument,
+                "executor '" + options.executor + "' is not known; accepted: team, reference, reference-f32"};
+}
+
+}  // namespace
+
+result<std::shared_ptr<Backend>> Model::State::backend(const SessionOptions& options) {
+  const std::lock_guard lock(guard_);
+  const std::string key = options.executor + "/" + std::to_string(options.threads) + (options.f32 ? "/f32" : "");
+  if (auto made = backends_[key].lock()) return made;
+  auto fresh = make_backend(spec.program, *bytes, options);
+  if (!fresh.ok()) return fresh.error();
+  std::shared_ptr<Backend> shared = std::move(fresh).value();
+  backends_[key] = shared;
+  return shared;
+}
+
+const Program& Model::program() const { return state_->spec.program; }
+const std::string& Model::path() const { return state_->path; }
+std::uint64_t Model::file_bytes() const { return state_->checkpoint ? state_->checkpoint->file_bytes() : 0; }
+const result<Tokenizer>& Model::tokenizer() const { return state_->tokenizer; }
+
+result<std::vector<int>> Model::tokenize(std::string_view text, const TokenizeOptions& options) const {
+  if (!state_->tokenizer.ok()) return state_->tokenizer.error();
+  return state_->tokenizer->encode(text, {options.bos, options.special});
+}
+
+result<std::string> Model::detokenize(std::span<const int> ids, bool special) const {
+  if (!state_->tokenizer.ok()) return state_->tokenizer.error();
+  return state_->tokenizer->decode(ids, special);
+}
+
+result<std::string> Model::chat_template() const {
+  const auto none = status{
+      Code::not_found, "the model's file has no chat template; accepted: tokenizer.chat_template, chat_template.jinja"};
+  if (!state_->checkpoint) return none;
+  if (state_->checkpoint->format() == Checkpoint::Format::gguf) {
+    const auto text = state_->checkpoint->metadata().get_string("tokenizer.chat_template");
+    return text.ok() ? result<std::string>(std::string(*text)) : none;
+  }
+  auto file = state_->checkpoint->side_file("chat_template.jinja");
+  if (file.ok()) return file;
+  const auto config = state_->checkpoint->side_file("tokenizer_config.json");
+  if (!config.ok()) return none;
+  const auto keys = metadata_from_json(*config, "tokenizer_config.json");
+  if (!keys.ok()) return keys.error();
+  const auto text = keys->get_string("chat_template");
+  return text.ok() ? result<std::string>(std::string(*text)) : none;
+}
+
+result<Model> load(const std::string& path) {
+  auto checkpoint = open_checkpoint(path);
+  if (!checkpoint.ok()) return checkpoint.error();
+  auto state = std::make_shared<Model::State>();
+  state->path = path;
+  state->checkpoint = std::move(checkpoint).value();
+  auto spec = read_model(*state->checkpoint);
+  if (!spec.ok()) return status{spec.error().code(), state->checkpoint->name() + ": " + spec.error().message()};
+  state->spec = std::move(spec).value();
+  state->bytes = std::make_unique<CheckpointBytes>(*state->checkpoint);
+  state->tokenizer = read_tokenizer(*state->checkpoint);
+  return Model{std::move(state)};
+}
+
+result<Model> make_random_model(std::string_view shape, Storage storage, std::uint64_t seed) {
+  auto spec = make_shape_model(shape, storage);
+  if (!spec.ok()) return spec.error();
+  auto state = std::make_shared<Model::State>();
+  state->path = shape;
+  state->spec = std::move(spec).value();
+  state->bytes = std::make_unique<RandomWeights>(seed);
+  return Model{std::move(state)};
+}
+
+}  // namespace fourfold

@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <sstream>
+
+#include "engine/session_state.hpp"
+
+namespace fourfold {
+namespace {
+
+constexpr int kDefaultContext = 8192;  // at most, unless asked for
+constexpr int kMaxBatch = 4096;
+
+status check(const SessionOptions& options, const Program& program) {
+  const auto invalid = [](const std::string& message) { return status{Code::invalid_argument, message}; };
+  if (options.context < 0 || options.context > program.context)
+    return invalid("context " + std::to_string(options.context) + " is out of range; accepted: 1 to " +
+                   std::to_string(program.context) + ", the length the model was made for (0: the default)");
+  if (options.batch < 1 || options.batch > kMaxBatch)
+    return invalid("batch " + std::to_string(options.batch) + " is out of range; accepted: 1 to " +
+                   std::to_string(kMaxBatch));
+  if (options.threads < 0) return invalid("threads " + std::to_string(options.threads) + " is negative");
+  return {};
+}
+
+}  // namespace
+
+result<std::unique_ptr<Session::State>> Session::State::make(const Model& model, std::shared_ptr<Backend> backend,
+                                                             const SessionOptions& options) {
+  const Program& program = model.program();
+  auto state = std::make_unique<State>(State{model, std::move(backend), options, {}, {}, {}, {}});
+  if (options.context == 0) state->options.context = std::min(program.context, kDefaultContext);
+  if (!options.cache) state->options.cache = options.f32 ? Storage::f32 : Storage::f16;
+  state->plan = {state->options.context, std::min(options.batch, state->options.context), *state->options.cache,
+                 options.debug};
+  auto executor = state->backend->plan(state->plan);
+  if (!executor.ok()) return executor.error();
+  state->executor = std::move(executor).value();
+  return state;
+}
+
+result<Session> Model::session(const SessionOptions& options) const {
+  FOURFOLD_TRY(check(options, program()));
+  auto backend = state_->backend(options);
+  if (!backend.ok()) return backend.error();
+  auto state = Session::State::make(*this, std::move(backend).value(), options);
+  if (!state.ok()) return state.error();
+  return Session{std::move(state).value()};
+}
+
+Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+std::span<const int> Session::ids() const { return state_->ids; }
+int Session::context() const { return state_->options.context; }
+std::string Session::executor() const { return state_->backend->name(); }
+std::size_t Session::weight_bytes() const { return state_->backend->weight_bytes(); }
+std::size_t Session::cache_bytes() const { return state_->executor->cache_bytes(); }
+Storage Session::cache() const { return *state_->options.cache; }
+const Model& Session::model() const { return state_->model; }
+Executor& Session::executor_for_check() { return *state_->executor; }
+
+std::span<const float> Session::logits(int i) const {
+  const auto vocab = static_cast<std::size_t>(state_->model.vocab());
+  return std::span<const float>(state_->logits).subspan(static_cast<std::size_t>(i) * vocab, vocab);
+}
+
+status Session::eval(std::span<const int> ids, int wanted, const std::atomic<bool>* cancel) {
+  State& s = *state_;
+  const int vocab = s.model.vocab(), count = static_cast<int>(ids.size());
+  if (ids.empty()) return {Code::invalid_argument, "there is no token to evaluate"};
+  if (wanted < 0 || wanted > count)
+    return {Code::invalid_argument,
+            "logits of " + std::to_string(wanted) + " tokens wanted of " + std::to_string(count)};
+  for (int id : ids)
+    if (id < 0 || id >= vocab)
+      return {Code::invalid_argument, "token id " + std::to_string(id) + " is outside the vocabulary; accepted: 0 to " +
+                                          std::to_string(vocab - 1)};
+  if (ids.size() > static_cast<std::size_t>(s.options.context - position()))
+    return {Code::resource, std::to_string(ids.size()) + " tokens do not fit: the context holds " +
+                                std::to_string(s.options.context) +
+                                (position() > 0 ? ", of which " + std::to_string(position()) + " are taken" : "")};
+  s.logits.resize(static_cast<std::size_t>(wanted) * static_cast<std::size_t>(vocab));
+  for (int done = 0; done < count;) {
+    if (cancel && cancel->load())
+      return {Code::cancelled,
+              "interrupted after " + std::to_string(done) + " of " + std::to_string(count) + " tokens"};
+    const int n = std::min(s.plan.batch, count - done);
+    const int first_wanted = count - wanted;  // index of the first id whose logits are kept
+    const int want = std::clamp(done + n - first_wanted, 0, n);
+    float* out =
+        s.logits.data() + static_cast<std::size_t>(std::max(0, done - first_wanted)) * static_cast<std::size_t>(vocab);
+    s.executor->forward(ids.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(n)), position(), want,
+                        out);
+    s.ids.insert(s.ids.end(), ids.begin() + done, ids.begin() + done + n);
+    done += n;
+  }
+  return {};
+}
+
+status Session::rewind(int position) {
+  if (position < 0 || position > this->position())
+    return {Code::invalid_argument, "position " + std::to_string(position) + " is out of range; accepted: 0 to " +
+                                        std::to_string(this->position())};
+  state_->ids.resize(static_cast<std::size_t>(position));
+  return {};
+}
+
+status Session::fill(int positions, std::uint64_t seed) {
+  if (positions < 0 || positions > context())
+    return {Code::invalid_argument,
+            "cannot fill " + std::to_string(positions) + " positions of a context of " + std::to_string(context())};
+  state_->executor->randomize_cache(positions, seed);
+  state_->ids.assign(static_cast<std::size_t>(positions), 0);
+  return {};
+}
+
+result<Session> Session::fork() const {
+  auto state = State::make(state_->model, state_->backend, state_->options);
+  if (!state.ok()) return state.error();
+  std::stringstream bytes;
+  state_->executor->save_cache(bytes, position());
+  FOURFOLD_TRY((*state)->executor->load_cache(bytes, position()));
+  (*state)->ids = state_->ids;
+  (*state)->logits = state_->logits;
+  return Session{std::move(state).value()};
+}
+
+}  // namespace fourfold

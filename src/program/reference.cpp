@@ -1,0 +1,126 @@
+#include "program/reference.hpp"
+
+#include <istream>
+#include <ostream>
+
+#include "program/reference_steps.hpp"
+
+namespace fourfold {
+namespace {
+
+struct Model {
+  Program program;
+  ReferenceWeights weights;
+};
+
+template <class T>
+class ReferenceExecutor : public Executor {
+ public:
+  explicit ReferenceExecutor(std::shared_ptr<const Model> model)
+      : model_(std::move(model)), steps_(model_->program, model_->weights) {
+    state_.program = &model_->program;
+    state_.values.resize(model_->program.values.size());
+    state_.caches.resize(model_->program.caches.size());
+  }
+
+  void forward(std::span<const int> ids, int position, int wanted, float* logits) override {
+    const Program& program = model_->program;
+    state_.ids.assign(ids.begin(), ids.end());
+    state_.position = position;
+    state_.wanted = wanted;
+    for (std::size_t v = 0; v < state_.values.size(); ++v) {
+      const std::size_t rows = static_cast<int>(v) == program.logits.id ? static_cast<std::size_t>(wanted) : ids.size();
+      state_.values[v].assign(rows * static_cast<std::size_t>(program.values[v].width), T{0});
+    }
+    for (const Step& step : program.steps) steps_.run(step, state_);
+    const T* out = state_.at(program.logits, 0);
+    for (std::int64_t i = 0; i < std::int64_t{wanted} * program.vocab; ++i) logits[i] = static_cast<float>(out[i]);
+    for (auto& values : shown_) values.clear();
+  }
+
+  void save_cache(std::ostream& out, int positions) const override {
+    for (std::size_t c = 0; c < state_.caches.size(); ++c)
+      for (const auto* list : {&state_.caches[c].keys, &state_.caches[c].values})
+        out.write(reinterpret_cast<const char*>(list->data()),
+                  static_cast<std::streamsize>(used(c, positions) * sizeof(T)));
+  }
+  status load_cache(std::istream& in, int positions) override {
+    for (std::size_t c = 0; c < state_.caches.size(); ++c)
+      for (auto* list : {&state_.caches[c].keys, &state_.caches[c].values}) {
+        list->resize(used(c, positions));
+        in.read(reinterpret_cast<char*>(list->data()), static_cast<std::streamsize>(list->size() * sizeof(T)));
+      }
+    return in.good() ? status{} : status{Code::malformed, "the saved cache ends early"};
+  }
+  std::size_t cache_bytes() const override {
+    std::size_t sum = 0;
+    for (const auto& cache : state_.caches) sum += (cache.keys.size() + cache.values.size()) * sizeof(T);
+    return sum;
+  }
+  void randomize_cache(int positions, std::uint64_t seed) override {
+    for (std::size_t c = 0; c < state_.caches.size(); ++c)
+      for (auto* list : {&state_.caches[c].keys, &state_.caches[c].values}) {
+        list->resize(used(c, positions));
+        for (T& x : *list) {
+          seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth, MMIX
+          x = (static_cast<T>(seed >> 40) / T{8388608} - 1) * static_cast<T>(1.7320508);
+        }
+      }
+  }
+
+  const float* value(Value v) const override {
+    shown_.resize(state_.values.size());
+    const auto& from = state_.values[static_cast<std::size_t>(v.id)];
+    auto& to = shown_[static_cast<std::size_t>(v.id)];
+    to.assign(from.begin(), from.end());
+    return to.data();
+  }
+  void cached(int cache, int position, int head, float* key, float* value) const override {
+    const CacheSpec& spec = model_->program.caches[static_cast<std::size_t>(cache)];
+    const std::ptrdiff_t at = (static_cast<std::ptrdiff_t>(position) * spec.kv_heads + head) * spec.head_dim;
+    const auto& c = state_.caches[static_cast<std::size_t>(cache)];
+    for (int i = 0; i < spec.head_dim; ++i) {
+      key[i] = static_cast<float>(c.keys[static_cast<std::size_t>(at + i)]);
+      value[i] = static_cast<float>(c.values[static_cast<std::size_t>(at + i)]);
+    }
+  }
+
+ private:
+  std::size_t used(std::size_t cache, int positions) const {
+    const CacheSpec& spec = model_->program.caches[cache];
+    return static_cast<std::size_t>(positions) * static_cast<std::size_t>(spec.kv_heads * spec.head_dim);
+  }
+
+  std::shared_ptr<const Model> model_;
+  ReferenceSteps<T> steps_;
+  ReferenceState<T> state_{};
+  mutable std::vector<std::vector<float>> shown_;
+};
+
+template <class T>
+class ReferenceBackend : public Backend {
+ public:
+  explicit ReferenceBackend(std::shared_ptr<const Model> model) : model_(std::move(model)) {}
+  std::string name() const override { return sizeof(T) == sizeof(double) ? "reference, double" : "reference, float"; }
+  std::size_t weight_bytes() const override { return model_->weights.bytes(); }
+  result<std::unique_ptr<Executor>> plan(const PlanOptions&) override {
+    return std::unique_ptr<Executor>(std::make_unique<ReferenceExecutor<T>>(model_));
+  }
+
+ private:
+  std::shared_ptr<const Model> model_;
+};
+
+}  // namespace
+
+result<std::unique_ptr<Backend>> make_reference(const Program& program, const WeightBytes& bytes,
+                                                const BackendOptions& options, bool in_double) {
+  auto weights = ReferenceWeights::load(program, bytes);
+  if (!weights.ok()) return weights.error();
+  if (options.progress) options.progress(1);
+  auto model = std::make_shared<const Model>(Model{program, std::move(weights).value()});
+  if (in_double) return std::unique_ptr<Backend>(std::make_unique<ReferenceBackend<double>>(std::move(model)));
+  return std::unique_ptr<Backend>(std::make_unique<ReferenceBackend<float>>(std::move(model)));
+}
+
+}  // namespace fourfold

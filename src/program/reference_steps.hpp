@@ -1,0 +1,186 @@
+// Each step of a Program by its element-level definition, on arrays of T (double or float). T tokens, rows of `width`.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "program/reference_weights.hpp"
+#include "program/visit.hpp"
+
+namespace fourfold {
+
+// Where a step finds its Values and the keys and values that earlier tokens left.
+template <class T>
+struct ReferenceState {
+  const Program* program;
+  std::vector<std::vector<T>> values;  // per Value: [tokens, width]
+  struct Cache {
+    std::vector<T> keys, values;  // [position, kv_heads, head_dim]
+  };
+  std::vector<Cache> caches;
+  std::vector<int> ids;
+  int position = 0;  // of ids[0]
+  int wanted = 0;
+
+  int tokens() const { return static_cast<int>(ids.size()); }
+  T* at(Value v, int token) {
+    return values[static_cast<std::size_t>(v.id)].data() + static_cast<std::ptrdiff_t>(token) * program->width(v);
+  }
+};
+
+template <class T>
+class ReferenceSteps {
+ public:
+  ReferenceSteps(const Program& program, const ReferenceWeights& weights) : program_(program), weights_(weights) {}
+
+  // Reads the step's inputs from `state` and writes its outputs there.
+  void run(const Step& step, ReferenceState<T>& state) const {
+    std::visit([&](const auto& s) { run(s, state); }, step.op);
+  }
+
+ private:
+  using State = ReferenceState<T>;
+
+  void run(const Embed& step, State& state) const {
+    std::vector<T> row;
+    for (int t = 0; t < state.tokens(); ++t) {
+      weights_.row(step.table, state.ids[static_cast<std::size_t>(t)], row);
+      for (std::size_t i = 0; i < row.size(); ++i) state.at(step.out, t)[i] = row[i] * static_cast<T>(step.scale);
+    }
+  }
+
+  void normalise(T* x, int n, const NormSpec& norm) const {
+    const std::vector<T> weight = weights_.template vector<T>(norm.weight);
+    T sum = 0;
+    for (int i = 0; i < n; ++i) sum += x[i] * x[i];
+    const T scale = 1 / std::sqrt(sum / static_cast<T>(n) + static_cast<T>(norm.eps));
+    for (int i = 0; i < n; ++i) x[i] *= scale * weight[static_cast<std::size_t>(i)];
+  }
+
+  void run(const Project& step, State& state) const {
+    const int first = step.last_only ? state.tokens() - state.wanted : 0, count = state.tokens() - first;
+    if (count == 0) return;
+    const int width = program_.width(step.in);
+    std::vector<T> in(static_cast<std::size_t>(count) * static_cast<std::size_t>(width));
+    for (int t = 0; t < count; ++t) {
+      T* row = in.data() + static_cast<std::ptrdiff_t>(t) * width;
+      if (step.add) {
+        std::copy_n(state.at(step.add->y, first + t), width, row);
+        normalise(row, width, step.add->norm);
+        for (int i = 0; i < width; ++i) row[i] += state.at(step.add->x, first + t)[i];
+        std::copy_n(row, width, state.at(step.add->out, first + t));
+      } else {
+        std::copy_n(state.at(step.in, first + t), width, row);
+      }
+      if (step.norm) normalise(row, width, *step.norm);
+    }
+    std::vector<std::vector<T>> y;  // per fold: [count, rows]
+    for (const Dot& fold : step.folds) y.push_back(dot(fold, in, count, width));
+    std::visit([&](const auto& e) { finish(e, y, count, state); }, step.epilogue);
+  }
+
+  std::vector<T> dot(const Dot& fold, const std::vector<T>& in, int count, int width) const {
+    const auto rows = static_cast<std::size_t>(program_.tensor(fold.weight).rows);
+    const std::vector<T> bias = weights_.template vector<T>(fold.bias);
+    std::vector<T> out(static_cast<std::size_t>(count) * rows), weight;
+    for (std::size_t r = 0; r < rows; ++r) {
+      weights_.row(fold.weight, static_cast<std::int64_t>(r), weight);
+      for (int t = 0; t < count; ++t) {
+        const T* x = in.data() + static_cast<std::ptrdiff_t>(t) * width;
+        T sum = 0;
+        for (int i = 0; i < width; ++i) sum += weight[static_cast<std::size_t>(i)] * x[i];
+        out[static_cast<std::size_t>(t) * rows + r] = sum + (bias.empty() ? T{0} : bias[r]);
+      }
+    }
+    return out;
+  }
+
+  void finish(const Store& e, const std::vector<std::vector<T>>& y, int, State& state) const {
+    T* out = state.at(e.out, 0);
+    for (std::size_t i = 0; i < y[0].size(); ++i)
+      out[i] = e.soft_cap > 0 ? static_cast<T>(e.soft_cap) * std::tanh(y[0][i] / static_cast<T>(e.soft_cap)) : y[0][i];
+  }
+  void finish(const AddTo& e, const std::vector<std::vector<T>>& y, int, State& state) const {
+    for (std::size_t i = 0; i < y[0].size(); ++i) state.at(e.out, 0)[i] = state.at(e.x, 0)[i] + y[0][i];
+  }
+  void finish(const Gated& e, const std::vector<std::vector<T>>& y, int, State& state) const {
+    for (std::size_t i = 0; i < y[0].size(); ++i) state.at(e.out, 0)[i] = activate(e.activation, y[0][i]) * y[1][i];
+  }
+  static T activate(Activation activation, T x) {
+    if (activation == Activation::silu) return x / (1 + std::exp(-x));
+    const T inner =
+        std::sqrt(T{2} / static_cast<T>(3.14159265358979323846)) * (x + static_cast<T>(0.044715) * x * x * x);
+    return x / 2 * (1 + std::tanh(inner));
+  }
+
+  void finish(const Append& e, std::vector<std::vector<T>>& y, int count, State& state) const {
+    const CacheSpec& spec = program_.caches[static_cast<std::size_t>(e.cache)];
+    auto& cache = state.caches[static_cast<std::size_t>(e.cache)];
+    const int d = spec.head_dim, kv = spec.kv_heads * d;
+    const auto kv_size = static_cast<std::size_t>(kv), end = static_cast<std::size_t>(state.position + count);
+    cache.keys.resize(std::max(cache.keys.size(), end * kv_size));
+    cache.values.resize(cache.keys.size());
+    for (int t = 0; t < count; ++t) {
+      T* query = y[0].data() + static_cast<std::ptrdiff_t>(t) * e.heads * d;
+      T* key = y[1].data() + static_cast<std::ptrdiff_t>(t) * kv;
+      for (int h = 0; h < e.heads; ++h) turn(query + h * d, d, e.query_norm, e.rope, state.position + t);
+      for (int h = 0; h < spec.kv_heads; ++h) turn(key + h * d, d, e.key_norm, e.rope, state.position + t);
+      std::copy_n(query, e.heads * d, state.at(e.query, t));
+      std::copy_n(key, kv, cache.keys.data() + static_cast<std::ptrdiff_t>(state.position + t) * kv);
+      std::copy_n(y[2].data() + static_cast<std::ptrdiff_t>(t) * kv, kv,
+                  cache.values.data() + static_cast<std::ptrdiff_t>(state.position + t) * kv);
+    }
+  }
+
+  void turn(T* head, int d, const std::optional<NormSpec>& norm, int rope, int position) const {
+    if (norm) normalise(head, d, *norm);
+    if (rope < 0) return;
+    const RopeSpec& r = program_.ropes[static_cast<std::size_t>(rope)];
+    for (int i = 0; i < r.dims / 2; ++i) {
+      const double angle = position * r.inverse_frequency[static_cast<std::size_t>(i)];
+      const T c = static_cast<T>(std::cos(angle)), s = static_cast<T>(std::sin(angle));
+      T& a = head[r.interleaved ? 2 * i : i];
+      T& b = head[r.interleaved ? 2 * i + 1 : i + r.dims / 2];
+      const T x = a, y = b;
+      a = x * c - y * s;
+      b = x * s + y * c;
+    }
+  }
+
+  void run(const Attend& step, State& state) const {
+    const CacheSpec& spec = program_.caches[static_cast<std::size_t>(step.cache)];
+    const auto& cache = state.caches[static_cast<std::size_t>(step.cache)];
+    const int d = spec.head_dim, group = step.heads / spec.kv_heads;
+    std::vector<T> score;
+    for (int t = 0; t < state.tokens(); ++t)
+      for (int h = 0; h < step.heads; ++h) {
+        const int last = state.position + t, first = spec.window > 0 ? std::max(0, last - spec.window + 1) : 0;
+        const T* q = state.at(step.query, t) + static_cast<std::ptrdiff_t>(h) * d;
+        const auto row = [&](const std::vector<T>& v, int key) {
+          return v.data() + (static_cast<std::ptrdiff_t>(key) * spec.kv_heads + h / group) * d;
+        };
+        score.assign(static_cast<std::size_t>(last - first + 1), T{0});
+        T top = -std::numeric_limits<T>::infinity(), sum = 0;
+        for (int key = first; key <= last; ++key) {
+          T& s = score[static_cast<std::size_t>(key - first)];
+          for (int i = 0; i < d; ++i) s += q[i] * row(cache.keys, key)[i];
+          s *= static_cast<T>(step.scale);
+          if (step.soft_cap > 0) s = static_cast<T>(step.soft_cap) * std::tanh(s / static_cast<T>(step.soft_cap));
+          top = std::max(top, s);
+        }
+        for (T& s : score) sum += s = std::exp(s - top);
+        T* out = state.at(step.out, t) + static_cast<std::ptrdiff_t>(h) * d;
+        std::fill_n(out, d, T{0});
+        for (int key = first; key <= last; ++key)
+          for (int i = 0; i < d; ++i)
+            out[i] += score[static_cast<std::size_t>(key - first)] / sum * row(cache.values, key)[i];
+      }
+  }
+
+  const Program& program_;
+  const ReferenceWeights& weights_;
+};
+
+}  // namespace fourfold
