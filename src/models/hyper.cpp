@@ -91,19 +91,23 @@ void read_config_rope(Keys& keys, const std::string& parameters, RopeHyper& rope
 }
 
 void read_config_common(Keys& keys, Hyper& h) {
-  h.layers = keys.count("num_hidden_layers", 1, kMaxLayers);
-  h.context = keys.count("max_position_embeddings", 1, kMaxContext);
-  h.width = keys.count("hidden_size", 1, kMaxWidth);
-  h.ff = keys.count("intermediate_size", 1, kMaxWidth);
-  h.heads = keys.count("num_attention_heads", 1, kMaxHeads);
-  h.kv_heads = keys.count("num_key_value_heads", 1, kMaxHeads, h.heads);
-  h.head_dim = keys.count("head_dim", 1, kMaxWidth, h.heads > 0 ? h.width / h.heads : 0);
+  const auto count = [&](const char* key, std::int64_t high, int preset) {
+    return keys.count(key, 1, high, preset > 0 ? std::optional<std::int64_t>(preset) : std::nullopt);
+  };
+  h.layers = count("num_hidden_layers", kMaxLayers, h.layers);
+  h.context = count("max_position_embeddings", kMaxContext, h.context);
+  h.width = count("hidden_size", kMaxWidth, h.width);
+  h.ff = count("intermediate_size", kMaxWidth, h.ff);
+  h.heads = count("num_attention_heads", kMaxHeads, h.heads);
+  h.kv_heads = count("num_key_value_heads", kMaxHeads, h.kv_heads > 0 ? h.kv_heads : h.heads);
+  h.head_dim = count("head_dim", kMaxWidth, h.head_dim > 0 || h.heads == 0 ? h.head_dim : h.width / h.heads);
   h.eps = static_cast<float>(keys.number("rms_norm_eps", 1e-6));
-  h.vocab = keys.count("vocab_size", 1, kMaxWidth);
+  h.vocab = count("vocab_size", kMaxWidth, h.vocab);
   h.rope.dims = h.head_dim;
-  h.rope.base = keys.number("rope_theta", 10000.0);
+  h.rope.base = keys.number("rope_theta", h.rope.base);
   h.rope.dims = static_cast<int>(h.head_dim * keys.number("partial_rotary_factor", 1.0));
   read_config_rope(keys, "rope_scaling.", h.rope);
+  read_config_rope(keys, "rope_parameters.", h.rope);
   keys.ignore({"architectures", "model_type", "torch_dtype", "dtype", "transformers_version", "use_cache",
                "initializer_range", "attention_dropout", "bos_token_id", "eos_token_id", "pad_token_id",
                "_name_or_path", "rope_scaling."});

@@ -55,7 +55,8 @@ RopeSpec make_rope(const RopeHyper& rope);
 
 class Keys;
 
-// The keys all families share, from GGUF ("llama.block_count", ...) or config.json ("num_hidden_layers", ...).
+// The keys all families share, from GGUF ("llama.block_count", ...) or config.json ("num_hidden_layers", ...). Sizes a
+// family has set beforehand stand where config.json does not say.
 void read_gguf_common(Keys& keys, Hyper& hyper);
 void read_config_common(Keys& keys, Hyper& hyper);
 // One set of rotary parameters in a config.json: `prefix` is "", "rope_parameters." or "rope_parameters.KIND.".

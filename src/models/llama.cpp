@@ -12,7 +12,10 @@ void read_gguf_llama(Keys& keys, Hyper& h) {
 
 void read_config_llama(Keys& keys, Hyper& h) {
   read_config_common(keys, h);
+  h.tied = keys.flag("tie_word_embeddings", false);
   keys.expect("hidden_act", "silu");
+  keys.ignore({"attention_bias", "mlp_bias"});  // the biases are in the file, or they are not
+  if (keys.count("pretraining_tp", 0, 1 << 16, 1) > 1) keys.refuse("pretraining_tp", "above 1", "1");
 }
 
 Program build_llama(const Hyper& h, Weights& w) {
