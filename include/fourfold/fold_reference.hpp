@@ -1,0 +1,132 @@
+// The element-level fold: the definition every other driver is measured against. It never asks a walk for tiles.
+#pragma once
+
+#include <cstdint>
+#include <fourfold/epilogue.hpp>
+#include <fourfold/executor.hpp>
+#include <fourfold/fold_checks.hpp>
+#include <fourfold/monoid.hpp>
+#include <span>
+#include <vector>
+
+namespace fourfold::detail {
+
+// The seed joins here, once, whatever was folded before.
+template <class M>
+constexpr typename M::State complete(const M& monoid, typename M::State state, int head) {
+  if constexpr (requires { monoid.seed(head); }) {
+    return monoid.combine(state, monoid.seed(head));
+  } else {
+    return state;
+  }
+}
+
+template <class M, class T>
+constexpr typename M::State lift_at(const M& monoid, T x, int index) {
+  if constexpr (requires { monoid.lift(x, At{index}); }) {
+    return monoid.lift(x, At{index});
+  } else {
+    return monoid.lift(x);
+  }
+}
+
+template <class F, class T, class Q, class K, class V, class O>
+void attend(const F& fold, const Reference<T>&, const Heads<Q>& q, const Heads<K>& k, const Heads<V>& v,
+            const Heads<O>& out, LseRows lse, const Sequences& sequences) {
+  const auto monoid = in_arithmetic<T>(fold.monoid);
+  const int group = q.heads / k.heads, columns = v.dim();
+  std::vector<T> result(static_cast<std::size_t>(q.heads) * columns), scores;
+  for (int s = 0; s < sequences.count(); ++s) {
+    const Range queries{sequences.queries[s], sequences.queries[s + 1]};
+    const Range keys{sequences.keys[s], sequences.keys[s + 1]};
+    scores.resize(keys.size());
+    for (int token = queries.first; token < queries.end; ++token) {
+      const int position = keys.size() - (queries.end - token);
+      for (int head = 0; head < q.heads; ++head) {
+        const auto score = at_head(fold.score, head);
+        for (int key = 0; key < keys.size(); ++key) {
+          if (!fold.walk.visible(position, key)) continue;
+          T dot = 0;
+          for (int d = 0; d < q.dim(); ++d)
+            dot += static_cast<T>(q(token, head, d)) * static_cast<T>(k(keys.first + key, head / group, d));
+          scores[key] = static_cast<T>(score(dot, position, key));
+        }
+        for (int c = 0; c < columns; ++c) {
+          auto state = monoid.identity();
+          for (int key = 0; key < keys.size(); ++key)
+            if (fold.walk.visible(position, key))
+              state =
+                  monoid.combine(state, monoid.lift(scores[key], static_cast<T>(v(keys.first + key, head / group, c))));
+          state = complete(monoid, state, head);
+          result[head * columns + c] = static_cast<T>(monoid.finish(state));
+          if constexpr (requires { monoid.lse(state); })
+            if (lse.data) lse(token, head) = static_cast<float>(monoid.lse(state));
+        }
+      }
+      apply(fold.epilogue, std::span<T>(result), token);
+      for (std::size_t c = 0; c < result.size(); ++c) out.matrix(token, c) = static_cast<float>(result[c]);
+    }
+  }
+}
+
+// Products and reductions have one form: a pool only shares out their outputs.
+template <class X, class M>
+struct Runs {  // in the monoid's own arithmetic, on a pool
+  using Real = real_of<M>;
+  template <class F>
+  static void each(const X& pool, int n, F&& f) {
+    pool(n, f);
+  }
+};
+template <class T, class M>
+struct Runs<Reference<T>, M> {
+  using Real = T;
+  template <class F>
+  static void each(const Reference<T>&, int n, F&& f) {
+    for (int i = 0; i < n; ++i) f(i);
+  }
+};
+
+template <class F, class X, class A, class B, class O>
+void multiply(const F& fold, const X& executor, const A& a, const B& b, const Rows<O>& out) {
+  using Run = Runs<X, decltype(fold.monoid)>;
+  using T = typename Run::Real;
+  const auto monoid = in_arithmetic<T>(fold.monoid);
+  const std::int64_t strips = (out.columns + kLeaf - 1) / kLeaf;
+  std::vector<T> result(static_cast<std::size_t>(out.rows * out.columns));
+  Run::each(executor, static_cast<int>(out.rows * strips), [&](int job) {
+    const std::int64_t row = job / strips, first = job % strips * kLeaf;
+    for (std::int64_t column = first; column < out.columns && column < first + kLeaf; ++column) {
+      auto state = monoid.identity();
+      for (std::int64_t i = 0; i < a.columns; ++i)
+        if (fold.walk.visible(static_cast<int>(row), static_cast<int>(i)))
+          state = monoid.combine(state, monoid.lift(static_cast<T>(fold.score(static_cast<T>(a(row, i)), row, i)),
+                                                    static_cast<T>(b(column, i))));
+      result[row * out.columns + column] = static_cast<T>(monoid.finish(state));
+    }
+  });
+  Run::each(executor, static_cast<int>(out.rows), [&](int row) {
+    const std::span<T> values(result.data() + row * out.columns, static_cast<std::size_t>(out.columns));
+    apply(fold.epilogue, values, row);
+    for (std::int64_t c = 0; c < out.columns; ++c) out(row, c) = static_cast<O>(values[c]);
+  });
+}
+
+template <class F, class X, class L, class R>
+void reduce(const F& fold, const X& executor, const L& x, std::span<R> out) {
+  using Run = Runs<X, decltype(fold.monoid)>;
+  using T = typename Run::Real;
+  const auto monoid = in_arithmetic<T>(fold.monoid);
+  Run::each(executor, static_cast<int>(out.size()), [&](int row) {
+    auto state = monoid.identity();
+    for (std::int64_t i = 0; i < x.columns; ++i) {
+      const int index = static_cast<int>(i);
+      if (fold.walk.visible(row, index))
+        state = monoid.combine(
+            state, lift_at(monoid, static_cast<T>(fold.score(static_cast<T>(x(row, i)), row, index)), index));
+    }
+    out[row] = R(monoid.finish(state));
+  });
+}
+
+}  // namespace fourfold::detail
