@@ -21,7 +21,9 @@
 #include <fourfold/score.hpp>
 #include <fourfold/tensor.hpp>
 #include <fourfold/walk.hpp>
+#include <span>
 #include <type_traits>
+#include <utility>
 
 namespace fourfold {
 
@@ -47,6 +49,7 @@ struct Fold {
 
   constexpr Fold(W walk, S score, M monoid, E epilogue = {})
       : walk(walk), score(score), monoid(monoid), epilogue(epilogue) {}
+  constexpr Fold(W walk, M monoid) : walk(walk), score(), monoid(monoid), epilogue() {}  // no score: Plain
 
   // Binds the fold to where it runs: `reference`, `reference_f32`, or a ParallelFor.
   template <class X>
@@ -55,10 +58,17 @@ struct Fold {
   }
 };
 
+template <class W, class M>
+Fold(W, M) -> Fold<W, Plain, M>;
+
 // A fold on an executor. Each call checks its operands' shapes first and touches nothing if they do not fit.
 template <class F, class X>
 class FoldOn {
+  using M = decltype(F::monoid);
+
  public:
+  using Result = decltype(std::declval<M>().finish(std::declval<typename M::State>()));
+
   constexpr FoldOn(const F& fold, const X& executor) : fold_(fold), executor_(executor) {}
 
   // Attention over packed sequences. Query head h reads key head h / (query heads / key heads).
@@ -95,8 +105,8 @@ class FoldOn {
   }
 
   // Folds each row of x to one result: out[row] = finish(combine over visible i of lift(score(x(row, i)), At{i})).
-  template <class L, class R>
-  status reduce(const L& x, std::span<R> out) const {
+  template <class L>
+  status reduce(const L& x, std::span<Result> out) const {
     static_assert(Matrix<L>, "Load needs `operator()(row, column)`, `rows` and `columns`");
     if (static_cast<std::int64_t>(out.size()) != x.rows)
       return detail::mismatch("reduce: results", out.size(), "the rows", x.rows);

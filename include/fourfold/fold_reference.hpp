@@ -125,7 +125,7 @@ void reduce(const F& fold, const X& executor, const L& x, std::span<R> out) {
         state = monoid.combine(
             state, lift_at(monoid, static_cast<T>(fold.score(static_cast<T>(x(row, i)), row, index)), index));
     }
-    out[row] = R(monoid.finish(state));
+    out[row] = static_cast<R>(monoid.finish(state));
   });
 }
 

@@ -59,7 +59,7 @@ constexpr float tanh(float x) {
   const float size = x < 0 ? -x : x, u = x * x;
   const float p = -0.33333328f + u * (0.133327697f + u * (-0.05385091f + u * (0.020997177f - u * 0.0060967147f)));
   const float t = exp(-2.f * size), far = (1.f - t) / (1.f + t);
-  return size < 0.625f ? x + x * u * p : x < 0 ? -far : far;  // 1 - t cancels near 0
+  return size < 0.625f ? x * (1.f + u * p) : x < 0 ? -far : far;  // 1 - t cancels near 0
 }
 
 }  // namespace polynomial

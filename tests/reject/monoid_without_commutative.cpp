@@ -1,0 +1,17 @@
+// expect: Monoid needs `static constexpr bool commutative`
+#include <fourfold/fold.hpp>
+
+using namespace fourfold;
+
+struct Energy {
+  struct State {
+    float norm;
+  };
+  // right: static constexpr bool commutative = true;
+  constexpr State identity() const { return {0}; }
+  constexpr State lift(float x) const { return {x * x}; }
+  constexpr State combine(State a, State b) const { return {a.norm + b.norm}; }
+  constexpr float finish(State s) const { return s.norm; }
+};
+
+Fold energy{Full{}, Plain{}, Energy{}};
