@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "fourfold/export.hpp"
 #include "fourfold/storage.hpp"
 
 namespace fourfold {
@@ -159,7 +160,7 @@ struct Program {
 struct StepUses {
   std::vector<Value> reads, writes;
 };
-StepUses uses(const Step& step);
+FOURFOLD_API StepUses uses(const Step& step);
 
 // What one step costs for `tokens` tokens when `context` positions are cached afterwards.
 struct StepCost {
@@ -169,7 +170,8 @@ struct StepCost {
   double bytes() const { return weight_bytes + cache_bytes; }
 };
 // cache: storage of keys and values; wanted: tokens whose logits are computed.
-StepCost cost(const Program& program, const Step& step, int tokens, std::int64_t context, Storage cache, int wanted);
-StepCost cost(const Program& program, int tokens, std::int64_t context, Storage cache, int wanted);
+FOURFOLD_API StepCost cost(const Program& program, const Step& step, int tokens, std::int64_t context, Storage cache,
+                           int wanted);
+FOURFOLD_API StepCost cost(const Program& program, int tokens, std::int64_t context, Storage cache, int wanted);
 
 }  // namespace fourfold

@@ -10,6 +10,7 @@
 
 #include <climits>
 #include <concepts>
+#include <initializer_list>
 
 namespace fourfold {
 
