@@ -4,6 +4,7 @@
 #include "engine/model_state.hpp"
 #include "models/random_weights.hpp"
 #include "program/reference.hpp"
+#include "text/model_text.hpp"
 
 namespace fourfold {
 namespace {
@@ -18,14 +19,6 @@ class CheckpointBytes : public WeightBytes {
  private:
   const Checkpoint& checkpoint_;
 };
-
-result<Tokenizer> read_tokenizer(const Checkpoint& checkpoint) {
-  if (checkpoint.format() == Checkpoint::Format::gguf) return Tokenizer::from_gguf(checkpoint.metadata());
-  auto vocabulary = checkpoint.side_file("tokenizer.json");
-  if (!vocabulary.ok()) return vocabulary.error();
-  const auto config = checkpoint.side_file("tokenizer_config.json");
-  return Tokenizer::from_json(*vocabulary, config.ok() ? *config : std::string{});
-}
 
 result<std::unique_ptr<Backend>> make_backend(const Program& program, const WeightBytes& bytes,
                                               const SessionOptions& options) {
@@ -66,21 +59,8 @@ result<std::string> Model::detokenize(std::span<const int> ids, bool special) co
 }
 
 result<std::string> Model::chat_template() const {
-  const auto none = status{
-      Code::not_found, "the model's file has no chat template; accepted: tokenizer.chat_template, chat_template.jinja"};
-  if (!state_->checkpoint) return none;
-  if (state_->checkpoint->format() == Checkpoint::Format::gguf) {
-    const auto text = state_->checkpoint->metadata().get_string("tokenizer.chat_template");
-    return text.ok() ? result<std::string>(std::string(*text)) : none;
-  }
-  auto file = state_->checkpoint->side_file("chat_template.jinja");
-  if (file.ok()) return file;
-  const auto config = state_->checkpoint->side_file("tokenizer_config.json");
-  if (!config.ok()) return none;
-  const auto keys = metadata_from_json(*config, "tokenizer_config.json");
-  if (!keys.ok()) return keys.error();
-  const auto text = keys->get_string("chat_template");
-  return text.ok() ? result<std::string>(std::string(*text)) : none;
+  if (!state_->checkpoint) return status{Code::not_found, "a named shape has no chat template"};
+  return read_chat_template(*state_->checkpoint);
 }
 
 result<Model> load(const std::string& path) {

@@ -1,0 +1,39 @@
+// fourfold: run language models from a command line. One file per verb; exit.hpp has the exit codes.
+#include <exception>
+#include <new>
+
+#include "exit.hpp"
+#include "options.hpp"
+#include "output.hpp"
+#include "signals.hpp"
+#include "verbs.hpp"
+
+namespace {
+
+using namespace fourfold::cli;
+
+int run(int argc, char** argv) {
+  try {
+    const int code = run_verb(argc, argv,
+                              {{"tokenize", "text to token ids", declare_tokenize},
+                               {"detokenize", "token ids to text", declare_detokenize},
+                               {"info", "what is in a model file", declare_info}});
+    out().flush();
+    return code;
+  } catch (const Exit& exit) {
+    if (!exit.message.empty()) report_error(exit.message);
+    return exit.code;
+  } catch (const std::bad_alloc&) {
+    report_error("out of memory");
+  } catch (const std::exception& error) {
+    report_error(error.what());
+  }
+  return kFailed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  install_signals();
+  return run(argc, argv);
+}
