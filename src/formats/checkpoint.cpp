@@ -38,7 +38,7 @@ status Checkpoint::read(const TensorInfo& tensor, std::uint64_t offset, std::spa
   const std::string where = "tensor " + quote(tensor.name);
   if (!tensor.storage) {
     return {Code::unsupported,
-            file.name() + ": " + where + ": its type " + tensor.type_name + " cannot be read by this version"};
+            file.name() + ": " + where + " is stored as " + tensor.type_name + ", which this version cannot read"};
   }
   if (offset > tensor.bytes || out.size() > tensor.bytes - offset) {
     return {Code::invalid_argument, file.name() + ": " + where + ": " + grouped(out.size()) + " bytes from byte " +

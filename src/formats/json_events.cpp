@@ -52,6 +52,8 @@ class JsonAdapter : public nlohmann::json_sax<nlohmann::json> {
 };
 
 status parse_json(std::string_view text, JsonEvents& events) {
+  // The parser takes a zero byte for the end of its input and would not see what follows.
+  if (text.find('\0') != std::string_view::npos) return {Code::malformed, "not valid JSON: it holds a zero byte"};
   JsonAdapter adapter(text, events);
   if (nlohmann::json::sax_parse(text, &adapter)) return {};
   return {Code::malformed, adapter.message()};
