@@ -53,16 +53,16 @@ struct DotArgs {
 
 inline constexpr int kLeafKeys = 64;     // keys of one cache leaf
 inline constexpr int kBlockKeys = 1024;  // keys of one block: a fresh state each, merged left to right
+inline constexpr int kMaxHeadDim = 512;
 
 // One kv head's cache is a row of leaves. A leaf holds 64 consecutive absolute positions: K as [D][64 keys], then V as
 // [64 keys][D padded to 16]; q8_0 (D % 32 == 0) adds f16 scales: K [D / 32][64], V [64][D / 32]. `type` is one of f32,
 // f16, bf16, q8_0. Returns 0 for a type or D that has no cache. Leaves need 64-byte alignment.
 std::size_t kv_leaf_bytes(Storage type, int d);
 
-// A state is `O[D padded to 16], m, l, padding`: exponent reference m in log2 units (-inf when empty), weight sum l.
-constexpr std::size_t state_floats(int d) { return static_cast<std::size_t>((d + 15) / 16 * 16 + 16); }
-constexpr std::size_t state_m(int d) { return static_cast<std::size_t>((d + 15) / 16 * 16); }
-constexpr std::size_t state_l(int d) { return state_m(d) + 1; }
+// A state is `O[D padded to 16], l[16], m, padding`: the weighted sum of values, the sum of weights as 16 lane
+// partials, and the exponent reference in log2 units (-inf when empty).
+constexpr std::size_t state_floats(int d) { return static_cast<std::size_t>((d + 15) / 16 * 16 + 32); }
 
 struct AttendArgs {
   Storage type;                // of the cache
