@@ -6,6 +6,9 @@
 
 #include "cpu/simd/inline.hpp"
 
+#undef FOURFOLD_UNROLL  // lanes are loops here: unrolling only costs compile time
+#define FOURFOLD_UNROLL
+
 namespace fourfold::simd {
 namespace {
 
