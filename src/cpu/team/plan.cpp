@@ -96,7 +96,7 @@ TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kerne
 status check_team(const Program& program, const std::optional<Storage>& cache) {
   std::string unmet;
   const auto require = [&](bool met, const std::string& line) {
-    if (!met) unmet += (unmet.empty() ? "" : "\n") + ("  " + line);
+if (!met) unmet.append(unmet.empty() ? "  " : "\n  ").append(line);
   };
   for (const CacheSpec& kv : program.caches) {
     require(kv.head_dim <= kMaxHeadDim,
