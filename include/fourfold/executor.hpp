@@ -4,6 +4,7 @@
 #include <atomic>
 #include <concepts>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace fourfold {
@@ -37,5 +38,33 @@ struct Team {
     work();
   }
 };
+
+// The arithmetic of a move on X: the reference's own, or `Real` on threads.
+namespace detail {
+template <class X, class Real>
+struct RealOn {
+  using type = Real;
+};
+template <class T, class Real>
+struct RealOn<Reference<T>, Real> {
+  using type = T;
+};
+}  // namespace detail
+template <class X, class Real>
+using real_on = typename detail::RealOn<X, Real>::type;
+
+// f(i) for each i in [0, n): in order on a reference, shared out by a pool.
+template <class T, class F>
+void for_each(const Reference<T>&, int n, F&& f) {
+  for (int i = 0; i < n; ++i) f(i);
+}
+template <ParallelFor P, class F>
+void for_each(const P& pool, int n, F&& f) {
+  pool(n, f);
+}
+
+// How a bound move holds its executor: a small one by value, a pool of threads by reference.
+template <class X>
+using Held = std::conditional_t<std::is_trivially_copyable_v<X>, X, const X&>;
 
 }  // namespace fourfold

@@ -22,7 +22,6 @@
 #include <fourfold/tensor.hpp>
 #include <fourfold/walk.hpp>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 namespace fourfold {
@@ -116,7 +115,7 @@ class FoldOn {
 
  private:
   F fold_;
-  std::conditional_t<std::is_trivially_copyable_v<X>, X, const X&> executor_;  // a pool is not copied
+  Held<X> executor_;
 };
 
 }  // namespace fourfold

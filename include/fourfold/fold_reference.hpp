@@ -70,31 +70,13 @@ void attend(const F& fold, const Reference<T>&, const Heads<Q>& q, const Heads<K
 }
 
 // Products and reductions have one form: a pool only shares out their outputs.
-template <class X, class M>
-struct Runs {  // in the monoid's own arithmetic, on a pool
-  using Real = real_of<M>;
-  template <class F>
-  static void each(const X& pool, int n, F&& f) {
-    pool(n, f);
-  }
-};
-template <class T, class M>
-struct Runs<Reference<T>, M> {
-  using Real = T;
-  template <class F>
-  static void each(const Reference<T>&, int n, F&& f) {
-    for (int i = 0; i < n; ++i) f(i);
-  }
-};
-
 template <class F, class X, class A, class B, class O>
 void multiply(const F& fold, const X& executor, const A& a, const B& b, const Rows<O>& out) {
-  using Run = Runs<X, decltype(fold.monoid)>;
-  using T = typename Run::Real;
+  using T = real_on<X, real_of<decltype(fold.monoid)>>;
   const auto monoid = in_arithmetic<T>(fold.monoid);
   const std::int64_t strips = (out.columns + kLeaf - 1) / kLeaf;
   std::vector<T> result(static_cast<std::size_t>(out.rows * out.columns));
-  Run::each(executor, static_cast<int>(out.rows * strips), [&](int job) {
+  for_each(executor, static_cast<int>(out.rows * strips), [&](int job) {
     const std::int64_t row = job / strips, first = job % strips * kLeaf;
     for (std::int64_t column = first; column < out.columns && column < first + kLeaf; ++column) {
       auto state = monoid.identity();
@@ -105,7 +87,7 @@ void multiply(const F& fold, const X& executor, const A& a, const B& b, const Ro
       result[row * out.columns + column] = static_cast<T>(monoid.finish(state));
     }
   });
-  Run::each(executor, static_cast<int>(out.rows), [&](int row) {
+  for_each(executor, static_cast<int>(out.rows), [&](int row) {
     const std::span<T> values(result.data() + row * out.columns, static_cast<std::size_t>(out.columns));
     apply(fold.epilogue, values, row);
     for (std::int64_t c = 0; c < out.columns; ++c) out(row, c) = static_cast<O>(values[c]);
@@ -114,10 +96,9 @@ void multiply(const F& fold, const X& executor, const A& a, const B& b, const Ro
 
 template <class F, class X, class L, class R>
 void reduce(const F& fold, const X& executor, const L& x, std::span<R> out) {
-  using Run = Runs<X, decltype(fold.monoid)>;
-  using T = typename Run::Real;
+  using T = real_on<X, real_of<decltype(fold.monoid)>>;
   const auto monoid = in_arithmetic<T>(fold.monoid);
-  Run::each(executor, static_cast<int>(out.size()), [&](int row) {
+  for_each(executor, static_cast<int>(out.size()), [&](int row) {
     auto state = monoid.identity();
     for (std::int64_t i = 0; i < x.columns; ++i) {
       const int index = static_cast<int>(i);
