@@ -12,6 +12,7 @@
 #include <fourfold/fold_checks.hpp>
 #include <fourfold/fold_reference.hpp>
 #include <fourfold/load.hpp>
+#include <fourfold/math.hpp>
 #include <fourfold/monoid.hpp>
 #include <fourfold/walk.hpp>
 #include <vector>
@@ -55,19 +56,6 @@ constexpr auto by_rows(const M& monoid) {
   } else {
     return ByColumn<M>{monoid};
   }
-}
-
-// Sum of a[i] b[i] in 16 interleaved chains, added in order.
-template <class T>
-T dot(const T* a, const T* b, int n) {
-  T lane[16]{};
-  int i = 0;
-  for (; i + 16 <= n; i += 16)
-    for (int j = 0; j < 16; ++j) lane[j] += a[i + j] * b[i + j];
-  for (int j = 0; i + j < n; ++j) lane[j] += a[i + j] * b[i + j];
-  T sum = 0;
-  for (T x : lane) sum += x;
-  return sum;
 }
 
 template <class F, class Q, class K, class V, class O>

@@ -132,4 +132,17 @@ constexpr T rescale(T x, T reference) {
   return x == reference ? T(1) : fourfold::exp(x - reference);
 }
 
+// Sum of a[i] b[i] in 16 interleaved chains, added in order.
+template <class T>
+constexpr T dot(const T* a, const T* b, int n) {
+  T lane[16]{};
+  int i = 0;
+  for (; i + 16 <= n; i += 16)
+    for (int j = 0; j < 16; ++j) lane[j] += a[i + j] * b[i + j];
+  for (int j = 0; i + j < n; ++j) lane[j] += a[i + j] * b[i + j];
+  T sum = 0;
+  for (T x : lane) sum += x;
+  return sum;
+}
+
 }  // namespace fourfold
