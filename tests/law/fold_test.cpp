@@ -23,8 +23,11 @@ double error_of(const AttentionCase& c, See see, Score score) {
       const auto exact = exact_attention(
           c, query, head, [&](int key) { return see(position, key); },
           [&](double s, int key) { return score(s, position, key, head); });
-      for (int d = 0; d < c.width; ++d)
-        error = std::max(error, std::abs(exact.out[d] - double(c.out[(query * c.heads + head) * c.width + d])));
+      for (int d = 0; d < c.width; ++d) {
+        const double got = c.out[(query * c.heads + head) * c.width + d];
+        EXPECT_TRUE(std::isfinite(got));
+        error = std::max(error, std::abs(exact.out[d] - got));
+      }
       const double lse = c.lse[query * c.heads + head];
       if (exact.lse == -INFINITY) {
         EXPECT_EQ(lse, -INFINITY);
