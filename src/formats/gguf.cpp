@@ -1,13 +1,13 @@
-// Reading a GGUF header: a cursor that cannot leave the file, the key-value list, the tensor table, and the checks that
-// the table describes disjoint, aligned ranges inside the file. Binds: memory copies of the token strings' header.
+// Reading a GGUF header: the key-value list, the tensor table, and the checks that the table describes disjoint,
+// aligned ranges inside the file.
 #include "formats/gguf.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <limits>
 #include <unordered_set>
 
+#include "formats/gguf_cursor.hpp"
 #include "formats/layout.hpp"
 #include "formats/message.hpp"
 
@@ -17,7 +17,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF numbers are read as they lie in memory");
 
 constexpr std::size_t kLargestHeader = std::size_t{32} << 20;
-constexpr std::uint64_t kLongestName = 65535;  // of a key or a tensor
 constexpr std::uint32_t kLargestAlignment = 65536;
 
 enum class ValueType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
@@ -39,100 +38,31 @@ constexpr TensorType kTensorTypes[] = {
     {34, "TQ1_0", 256, 54},   {35, "TQ2_0", 256, 66},   {39, "MXFP4", 32, 17},   {40, "NVFP4", 64, 36},
 };
 
+constexpr bool agrees_with_storages() {
+  for (const auto& storage : kStorages)
+    for (const auto& type : kTensorTypes)
+      if (static_cast<std::uint32_t>(storage.gguf_type) == type.number &&
+          (static_cast<std::uint64_t>(storage.block_elements) != type.elements ||
+           static_cast<std::uint64_t>(storage.block_bytes) != type.bytes))
+        return false;
+  return true;
+}
+static_assert(agrees_with_storages());
+
 const TensorType* tensor_type(std::uint32_t number) {
   for (const auto& row : kTensorTypes)
     if (row.number == number) return &row;
   return nullptr;
 }
 
-// What is being read, for messages: "key count", "value of key 'general.name'".
-struct Where {
-  std::string_view what;
-  std::string_view name;
-  std::string text() const {
-    return name.empty() ? std::string(what) : std::string(what).append(" ").append(quote(name));
-  }
-};
-
-status malformed(const Where& where, const std::string& problem) {
-  return {Code::malformed, where.text() + ": " + problem};
-}
-
-class Cursor {
- public:
-  explicit Cursor(const GgufHead& head) : head_(head) {}
-
-  std::uint64_t position() const { return position_; }
-  std::uint64_t left() const { return head_.file_size - position_; }
-  std::uint64_t wanted() const { return wanted_; }
-
-  // Succeeds if n more bytes are in memory.
-  status need(std::uint64_t n, const Where& where) {
-    if (n > left()) {
-      const bool overflow = n > std::numeric_limits<std::uint64_t>::max() - position_;
-      return malformed(where, "data ends at byte " + (overflow ? "2^64 or later" : grouped(position_ + n)) +
-                                  ", the file at " + grouped(head_.file_size) + " (truncated?)");
-    }
-    if (n <= head_.size - position_) return {};
-    wanted_ = position_ + n;
-    return {Code::resource, where.text() + ": the header reaches beyond byte " + grouped(head_.size)};
-  }
-
-  template <class T>
-  status number(T& out, const Where& where) {
-    FOURFOLD_TRY(need(sizeof(T), where));
-    std::memcpy(&out, take(sizeof(T)), sizeof(T));
-    return {};
-  }
-
-  // A count of things that take at least `smallest` bytes each.
-  status count(std::uint64_t& out, std::uint64_t smallest, const Where& where) {
-    FOURFOLD_TRY(number(out, where));
-    if (out <= left() / smallest) return {};
-    return malformed(where, grouped(out) + " of at least " + grouped(smallest) + " bytes each do not fit into the " +
-                                grouped(left()) + " bytes left");
-  }
-
-  status string(std::string_view& out, const Where& where) {
-    std::uint64_t length = 0;
-    FOURFOLD_TRY(number(length, where));
-    FOURFOLD_TRY(need(length, where));
-    out = {reinterpret_cast<const char*>(take(length)), length};
-    return {};
-  }
-
-  // The name of a key or a tensor: 1 to 65535 bytes of UTF-8 without control characters.
-  status name(std::string_view& out, const Where& where) {
-    std::uint64_t length = 0;
-    FOURFOLD_TRY(number(length, where));
-    if (length == 0 || length > kLongestName)
-      return malformed(where, "its length is " + grouped(length) + "; expected 1 to " + grouped(kLongestName));
-    FOURFOLD_TRY(need(length, where));
-    out = {reinterpret_cast<const char*>(take(length)), length};
-    if (!is_plain_name(out)) return malformed(where, quote(out) + " is not plain UTF-8 text");
-    return {};
-  }
-
-  const std::byte* take(std::uint64_t n) {
-    const std::byte* at = head_.bytes.get() + position_;
-    position_ += n;
-    return at;
-  }
-
- private:
-  const GgufHead& head_;
-  std::uint64_t position_ = 0;
-  std::uint64_t wanted_ = 0;
-};
-
-status read_bool(Cursor& in, std::uint8_t& out, const Where& where) {
+status read_bool(GgufCursor& in, std::uint8_t& out, const Where& where) {
   FOURFOLD_TRY(in.number(out, where));
-  if (out > 1) return malformed(where, "a boolean is " + std::to_string(out) + "; expected 0 or 1");
+  if (out > 1) return malformed_at(where, "a boolean is " + std::to_string(out) + "; expected 0 or 1");
   return {};
 }
 
 template <class T, class Held>
-status read_scalar(Cursor& in, MetaValue& out, const Where& where) {
+status read_scalar(GgufCursor& in, MetaValue& out, const Where& where) {
   T value{};
   FOURFOLD_TRY(in.number(value, where));
   out = static_cast<Held>(value);
@@ -140,7 +70,7 @@ status read_scalar(Cursor& in, MetaValue& out, const Where& where) {
 }
 
 template <class T, class Held>
-status read_array(Cursor& in, std::uint64_t count, MetaValue& out, const Where& where) {
+status read_array(GgufCursor& in, std::uint64_t count, MetaValue& out, const Where& where) {
   FOURFOLD_TRY(in.need(count * sizeof(T), where));
   const std::byte* from = in.take(count * sizeof(T));
   std::vector<Held> values(count);
@@ -154,16 +84,16 @@ status read_array(Cursor& in, std::uint64_t count, MetaValue& out, const Where& 
 }
 
 // Unsigned 64-bit arrays are held as signed integers.
-status read_u64_array(Cursor& in, std::uint64_t count, MetaValue& out, const Where& where) {
+status read_u64_array(GgufCursor& in, std::uint64_t count, MetaValue& out, const Where& where) {
   FOURFOLD_TRY((read_array<std::uint64_t, std::int64_t>(in, count, out, where)));
   for (const std::int64_t value : std::get<std::vector<std::int64_t>>(out))
     if (value < 0)
-      return malformed(where, "an element is " + std::to_string(static_cast<std::uint64_t>(value)) +
-                                  "; expected integers below 2^63");
+      return malformed_at(where, "an element is " + std::to_string(static_cast<std::uint64_t>(value)) +
+                                     "; expected integers below 2^63");
   return {};
 }
 
-status read_bool_array(Cursor& in, std::uint64_t count, MetaValue& out, const Where& where) {
+status read_bool_array(GgufCursor& in, std::uint64_t count, MetaValue& out, const Where& where) {
   std::vector<std::int64_t> values;
   for (std::uint64_t i = 0; i < count; ++i) {
     std::uint8_t value = 0;
@@ -174,7 +104,7 @@ status read_bool_array(Cursor& in, std::uint64_t count, MetaValue& out, const Wh
   return {};
 }
 
-status read_string_array(Cursor& in, std::uint64_t count, MetaValue& out, const Where& where) {
+status read_string_array(GgufCursor& in, std::uint64_t count, MetaValue& out, const Where& where) {
   FOURFOLD_TRY(in.need(count * sizeof(std::uint64_t), where));
   std::vector<std::string_view> values(count);
   for (std::string_view& value : values) FOURFOLD_TRY(in.string(value, where));
@@ -183,10 +113,10 @@ status read_string_array(Cursor& in, std::uint64_t count, MetaValue& out, const 
 }
 
 status unknown_type(std::uint32_t type, const Where& where) {
-  return malformed(where, "value type " + std::to_string(type) + " is not one of 0 to 12");
+  return malformed_at(where, "value type " + std::to_string(type) + " is not one of 0 to 12");
 }
 
-status read_array_value(Cursor& in, MetaValue& out, const Where& where) {
+status read_array_value(GgufCursor& in, MetaValue& out, const Where& where) {
   std::uint32_t type = 0;
   FOURFOLD_TRY(in.number(type, where));
   constexpr std::uint64_t kSmallest[] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
@@ -224,7 +154,7 @@ status read_array_value(Cursor& in, MetaValue& out, const Where& where) {
   return {Code::unsupported, where.text() + ": an array of arrays; expected numbers, booleans or strings"};
 }
 
-status read_value(Cursor& in, MetaValue& out, const Where& where) {
+status read_value(GgufCursor& in, MetaValue& out, const Where& where) {
   std::uint32_t type = 0;
   FOURFOLD_TRY(in.number(type, where));
   switch (ValueType{type}) {
@@ -281,7 +211,7 @@ status read_alignment(const Metadata& metadata, std::uint64_t& alignment) {
   return {};
 }
 
-status read_preamble(Cursor& in, std::uint32_t& version, std::uint64_t& tensors, std::uint64_t& keys) {
+status read_preamble(GgufCursor& in, std::uint32_t& version, std::uint64_t& tensors, std::uint64_t& keys) {
   char magic[4] = {};
   FOURFOLD_TRY(in.number(magic, {"magic", {}}));
   if (std::string_view(magic, 4) != "GGUF")
@@ -296,7 +226,7 @@ status read_preamble(Cursor& in, std::uint32_t& version, std::uint64_t& tensors,
   return in.count(keys, kSmallestKey, {"key count", {}});
 }
 
-status read_metadata(Cursor& in, std::uint64_t keys, Metadata& metadata) {
+status read_metadata(GgufCursor& in, std::uint64_t keys, Metadata& metadata) {
   for (std::uint64_t i = 0; i < keys; ++i) {
     std::string_view key;
     FOURFOLD_TRY(in.name(key, {"a key's name", {}}));
@@ -308,28 +238,30 @@ status read_metadata(Cursor& in, std::uint64_t keys, Metadata& metadata) {
 }
 
 // Shape, type and size of one tensor; tensor.offset is still relative to the data section.
-status read_tensor(Cursor& in, std::uint64_t alignment, TensorInfo& tensor) {
+status read_tensor(GgufCursor& in, std::uint64_t alignment, TensorInfo& tensor) {
   std::string_view name;
   FOURFOLD_TRY(in.name(name, {"a tensor's name", {}}));
   tensor.name = name;
   const Where where{"tensor", name};
   std::uint32_t rank = 0, number = 0;
   FOURFOLD_TRY(in.number(rank, where));
-  if (rank < 1 || rank > 4) return malformed(where, "it has " + std::to_string(rank) + " dimensions; expected 1 to 4");
+  if (rank < 1 || rank > 4)
+    return malformed_at(where, "it has " + std::to_string(rank) + " dimensions; expected 1 to 4");
   tensor.shape.resize(rank);
   for (std::uint32_t i = 0; i < rank; ++i) {
     std::int64_t& dimension = tensor.shape[rank - 1 - i];
     FOURFOLD_TRY(in.number(dimension, where));
     if (dimension < 1) {
-      return malformed(where, "dimension " + std::to_string(i) + " is " +
-                                  std::to_string(static_cast<std::uint64_t>(dimension)) + "; expected 1 to 2^63 - 1");
+      return malformed_at(where, "dimension " + std::to_string(i) + " is " +
+                                     std::to_string(static_cast<std::uint64_t>(dimension)) +
+                                     "; expected 1 to 2^63 - 1");
     }
   }
   FOURFOLD_TRY(in.number(number, where));
   FOURFOLD_TRY(in.number(tensor.offset, where));
   if (tensor.offset % alignment != 0) {
-    return malformed(where, "its offset " + grouped(tensor.offset) + " is not a multiple of the alignment " +
-                                std::to_string(alignment));
+    return malformed_at(where, "its offset " + grouped(tensor.offset) + " is not a multiple of the alignment " +
+                                   std::to_string(alignment));
   }
   const TensorType* type = tensor_type(number);
   tensor.storage = storage_from_gguf(number);
@@ -338,7 +270,7 @@ status read_tensor(Cursor& in, std::uint64_t alignment, TensorInfo& tensor) {
   return in_file(where.text(), tensor_bytes(tensor.shape, type->elements, type->bytes, tensor.bytes));
 }
 
-status read_all(Cursor& in, Gguf& gguf, std::uint64_t file_size) {
+status read_all(GgufCursor& in, Gguf& gguf, std::uint64_t file_size) {
   std::uint64_t tensors = 0, keys = 0, alignment = 0;
   FOURFOLD_TRY(read_preamble(in, gguf.version, tensors, keys));
   FOURFOLD_TRY(read_metadata(in, keys, gguf.metadata));
@@ -360,7 +292,7 @@ status read_all(Cursor& in, Gguf& gguf, std::uint64_t file_size) {
 result<Gguf> parse_gguf(const GgufHead& head, std::string source, std::uint64_t* wanted) {
   Gguf gguf;
   gguf.metadata = Metadata(source, head.bytes);
-  Cursor in(head);
+  GgufCursor in(head);
   const status parsed = read_all(in, gguf, head.file_size);
   if (wanted != nullptr) *wanted = in.wanted();
   if (!parsed.ok()) return in_file(source, parsed);
