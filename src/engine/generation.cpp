@@ -26,7 +26,7 @@ std::string_view name(Finish finish) {
   return "error";
 }
 
-struct Generation::State {
+struct FOURFOLD_LOCAL Generation::State {
   State(Session& session, const GenerateOptions& options)
       : session(session), options(options), sampler(options.sampling, session.model().vocab()) {}
 

@@ -15,7 +15,7 @@
 
 namespace fourfold {
 
-struct Model::State {
+struct FOURFOLD_LOCAL Model::State {
   std::string path;
   std::optional<Checkpoint> checkpoint;  // none for a named shape
   ModelSpec spec;

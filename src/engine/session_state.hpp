@@ -8,7 +8,7 @@
 
 namespace fourfold {
 
-struct Session::State {
+struct FOURFOLD_LOCAL Session::State {
   Model model;
   std::shared_ptr<Backend> backend;
   SessionOptions options;  // as asked for, `context` and `cache` resolved
