@@ -28,6 +28,10 @@ class Tokenizer {
   // From `tokenizer.ggml.*`. not_found, malformed or unsupported: the message names the key and what would be accepted.
   static result<Tokenizer> from_gguf(const Metadata& metadata);
 
+  // From a Hugging Face tokenizer.json of a BPE model, and its tokenizer_config.json, which may be empty. malformed or
+  // unsupported: the message names the member, or the step that is not implemented and those that are.
+  static result<Tokenizer> from_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json);
+
   explicit Tokenizer(std::shared_ptr<const TokenizerParts> parts) : parts_(std::move(parts)) {}
 
   // Any bytes are text. invalid_argument: 2^30 bytes or more; resource: a pattern reached its limit.

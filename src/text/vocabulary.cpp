@@ -71,6 +71,7 @@ void Vocabulary::index() {
 }
 
 void Vocabulary::insert(int id) {
+  if (text(id).empty()) return;
   const std::uint64_t hash = hash_of(text(id));
   Slot& slot = slots_[place(text(id), hash)];
   if (slot.id < 0) slot = {static_cast<std::uint32_t>(hash >> 32), id};
