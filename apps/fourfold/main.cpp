@@ -12,12 +12,21 @@ namespace {
 
 using namespace fourfold::cli;
 
+const std::vector<Verb> kVerbs = {
+    {"run", "complete a prompt", declare_run},
+    {"bench", "prefill and decode rates beside this machine's ceilings", declare_bench},
+    {"logits", "a model's raw output, as a .npy file", declare_logits},
+    {"tokenize", "text to token ids", declare_tokenize},
+    {"detokenize", "token ids to text", declare_detokenize},
+    {"info", "what is in a model file", declare_info},
+    {"explain", "where a token's time goes, and which limit binds", declare_explain},
+    {"probe", "the ceilings of this machine, measured", declare_probe},
+    {"doctor", "what this machine and this build can do", declare_doctor},
+};
+
 int run(int argc, char** argv) {
   try {
-    const int code = run_verb(argc, argv,
-                              {{"tokenize", "text to token ids", declare_tokenize},
-                               {"detokenize", "token ids to text", declare_detokenize},
-                               {"info", "what is in a model file", declare_info}});
+    const int code = run_verb(argc, argv, kVerbs);
     out().flush();
     return code;
   } catch (const Exit& exit) {

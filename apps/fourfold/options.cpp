@@ -115,13 +115,14 @@ std::string long_form(const std::string& argument) {
 }
 
 // CLI11's wording, as one line that names the flag.
-std::string explained(const CLI::Error& error) {
+std::string explained(const CLI::App& app, const CLI::Error& error) {
   std::string message = error.what();
   std::replace(message.begin(), message.end(), '\n', ' ');
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    const auto at = message.find(": ");
-    return "not understood" + (at == std::string::npos ? "" : ": " + message.substr(at + 2));
+    const auto rest = app.get_subcommands().empty() ? app.remaining() : app.get_subcommands().front()->remaining();
+    return rest.empty() ? message : shown(rest.front()) + " is not understood";
   }
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) return "which verb?";
   return message;
 }
 
@@ -149,6 +150,15 @@ void Options::text(const std::string& names, std::string& value, const std::stri
 void Options::text(const std::string& names, std::optional<std::string>& value, const std::string& help) {
   taken(
       names, [&value](const std::string& text) { return value = text, ""; }, help);
+}
+
+void Options::texts(const std::string& names, std::vector<std::string>& value, const std::string& help) {
+  const auto space = names.find(' ');
+  app_.add_option(names.substr(0, space), value, help)
+      ->type_name(names.substr(space + 1))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->expected(1)
+      ->group(group_);
 }
 
 void Options::flag(const std::string& names, bool& value, const std::string& help) {
@@ -279,7 +289,7 @@ int run_verb(int argc, char** argv, const std::vector<Verb>& verbs) {
     out().write(version.what() + std::string("\n"));
     return kGood;
   } catch (const CLI::ParseError& error) {
-    misuse(explained(error) + hint);
+    misuse(explained(app, error) + hint);
   }
   try {
     return actions[verb]();

@@ -25,6 +25,7 @@ class Options {
   // `names`: "-m,--model MODEL", the last word being what help calls the value; a name without a dash is positional.
   void text(const std::string& names, std::string& value, const std::string& help);
   void text(const std::string& names, std::optional<std::string>& value, const std::string& help);
+  void texts(const std::string& names, std::vector<std::string>& value, const std::string& help);
   void flag(const std::string& names, bool& value, const std::string& help);
   void on_off(const std::string& on, const std::string& off, std::optional<bool>& value, const std::string& help);
   void integer(const std::string& names, int& value, int lowest, int highest, const std::string& help);

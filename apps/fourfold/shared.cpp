@@ -1,5 +1,8 @@
 #include "shared.hpp"
 
+#include <charconv>
+#include <limits>
+
 #include "exit.hpp"
 #include "figures.hpp"
 #include "output.hpp"
@@ -13,6 +16,19 @@ std::string take_device(const std::string& device) {
                                          device.find_first_not_of("0123456789", 5) == std::string::npos);
   if (cuda) fail("--device " + device + ": this build has no CUDA executor; accepted: cpu");
   return "'" + one_line(device) + "' is not one of cpu, cuda, cuda:N";
+}
+
+std::string take_seed(const std::string& text, std::optional<std::uint64_t>& seed) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text == "-1") {
+    seed.reset();
+  } else if (error == std::errc{} && end == text.data() + text.size()) {
+    seed = value;
+  } else {
+    return "'" + one_line(text) + "' is not a whole number from -1 to 18446744073709551615";
+  }
+  return {};
 }
 
 }  // namespace
@@ -29,6 +45,57 @@ void declare_everywhere(Options& options, Everywhere& everywhere) {
 
 void declare_model(Options& options, std::string& path) {
   options.text("-m,--model MODEL", path, "a .gguf, or a folder with config.json and safetensors");
+}
+
+void declare_computing(Options& options, Computing& computing) {
+  options.integer("-c,--ctx-size,--context N", computing.context, 0, 1 << 24,
+                  "positions of the context; default: the model's own, at most 8192");
+  options.integer("-b,--batch-size N", computing.batch, 1, 4096, "most tokens evaluated at once");
+  declare_cache(options, computing);
+}
+
+void declare_cache(Options& options, Computing& computing) {
+  options.choice("--cache,--cache-type-k TYPE", computing.cache, {"f32", "f16", "bf16", "q8_0"},
+                 "storage of keys and values; default f16");
+  options.flag("--f32", computing.f32, "float32 activations, and caches unless --cache says otherwise");
+}
+
+SessionOptions session_options(const Everywhere& everywhere, const Computing& computing) {
+  SessionOptions options;
+  options.context = computing.context;
+  options.executor = everywhere.executor;
+  options.threads = everywhere.threads;
+  options.f32 = computing.f32;
+  if (!computing.cache.empty()) options.cache = storage_from_name(computing.cache);
+  options.batch = computing.batch;
+  return options;
+}
+
+Session open_session(const Model& model, SessionOptions options) {
+  Progress progress("loading " + model.path());
+  options.progress = [&](double fraction) { progress.update(fraction); };
+  return must(model.session(options));
+}
+
+void declare_sampling(Options& options, SamplingOptions& s) {
+  options.group("Sampling");
+  options.real("--temp X", s.temperature, 0, 1000, "temperature, 0: the best token; default 0.8");
+  options.integer("--top-k N", s.top_k, 0, std::numeric_limits<int>::max(), "keep the N best, 0: all; default 40");
+  options.real("--top-p X", s.top_p, 0, 1, "keep the smallest set of this mass; default 0.95");
+  options.real("--min-p X", s.min_p, 0, 1, "keep what has this share of the best; default 0.05");
+  options.real("--typical X", s.typical_p, 0, 1, "keep the most typical set of this mass; default 1");
+  options.real("--top-nsigma X", s.top_n_sigma, -1, 1000, "keep logits within X deviations of the best; -1: all");
+  options.real("--xtc-probability X", s.xtc_probability, 0, 1, "chance that the top choices are dropped; default 0");
+  options.real("--xtc-threshold X", s.xtc_threshold, 0, 1, "what makes a top choice; default 0.1");
+  options.real("--dynatemp-range X", s.dynatemp_range, 0, 1000, "temperature varies by X with the entropy; default 0");
+  options.real("--dynatemp-exp X", s.dynatemp_exponent, 0, 1000, "exponent of that; default 1");
+  options.integer("--repeat-last-n N", s.repeat_last_n, -1, 1 << 24, "tokens that penalties look at; default 64");
+  options.real("--repeat-penalty X", s.repeat_penalty, 1e-6, 1000, "for repeated tokens, 1: none; default 1");
+  options.real("--presence-penalty X", s.presence_penalty, -1000, 1000, "once per token; default 0");
+  options.real("--frequency-penalty X", s.frequency_penalty, -1000, 1000, "once per occurrence; default 0");
+  options.taken(
+      "-s,--seed N", [&s](const std::string& text) { return take_seed(text, s.seed); }, "-1: a random one (default)");
+  options.group("Options");
 }
 
 }  // namespace fourfold::cli

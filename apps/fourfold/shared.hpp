@@ -1,6 +1,7 @@
 // Options that several verbs share, and opening what they name.
 #pragma once
 
+#include <fourfold/session.hpp>
 #include <string>
 
 #include "options.hpp"
@@ -16,5 +17,22 @@ struct Everywhere {
 void declare_everywhere(Options& options, Everywhere& everywhere);
 
 void declare_model(Options& options, std::string& path);
+
+// How a Session computes.
+struct Computing {
+  bool f32 = false;
+  std::string cache;  // empty: f16, or f32 with `f32`
+  int context = 0;
+  int batch = 512;
+};
+void declare_computing(Options& options, Computing& computing);
+void declare_cache(Options& options, Computing& computing);  // --cache and --f32 alone
+
+SessionOptions session_options(const Everywhere& everywhere, const Computing& computing);
+
+// A Session of the model, with a progress bar while its weights load.
+Session open_session(const Model& model, SessionOptions options);
+
+void declare_sampling(Options& options, SamplingOptions& sampling);
 
 }  // namespace fourfold::cli

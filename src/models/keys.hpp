@@ -35,6 +35,7 @@ class Keys {
   // Refuses unless the key is absent or has this value.
   void expect(std::string_view key, bool value);
   void expect(std::string_view key, std::string_view value);
+  void expect(std::string_view key, const char* value) { expect(key, std::string_view(value)); }  // not a bool
   // A whole number within [low, high], or an error.
   int count(std::string_view key, std::int64_t low, std::int64_t high, std::optional<std::int64_t> fallback = {});
 

@@ -1,0 +1,198 @@
+// bench: prefill and decode rates, llama-bench's table, beside the ceilings that the same run measures.
+#include "bench.hpp"
+
+#include <algorithm>
+
+#include "cpu/simd/kernels.hpp"
+#include "cpu/topology.hpp"
+#include "exit.hpp"
+#include "figures.hpp"
+#include "lab/probe.hpp"
+#include "output.hpp"
+#include "source.hpp"
+#include "timings.hpp"
+#include "verbs.hpp"
+
+namespace fourfold::cli {
+namespace {
+
+constexpr std::uint32_t kFirstSeed = 1;
+
+struct Bench {
+  Source source;
+  Everywhere everywhere;
+  Computing computing;
+  std::vector<int> prompts{512}, generated{128}, depths{0};
+  int repetitions = 5;
+  std::string format = "md";
+  std::optional<double> price;
+  bool no_warmup = false;
+
+  int run() const;
+
+ private:
+  int longest() const;
+  BenchContext context(const Model& model, const Session& session) const;
+};
+
+// Token ids as llama-bench draws them: any of the vocabulary.
+class RandomIds {
+ public:
+  explicit RandomIds(int vocab) : vocab_(static_cast<std::uint32_t>(vocab)) {}
+  int next() {
+    state_ = state_ * 1664525u + 1013904223u;  // Numerical Recipes, 2nd ed., section 7.1
+    return static_cast<int>((state_ >> 8) % vocab_);
+  }
+  std::vector<int> next(int n) {
+    std::vector<int> ids(static_cast<std::size_t>(n));
+    for (int& id : ids) id = next();
+    return ids;
+  }
+
+ private:
+  std::uint32_t vocab_, state_ = kFirstSeed;
+};
+
+// One pass of a test from its depth on; the seconds of each token where they come one by one.
+class Pass {
+ public:
+  Pass(Session& session, RandomIds& ids) : session_(session), ids_(ids) {}
+
+  double operator()(Measured& test, bool keep) {
+    must(session_.rewind(test.depth));
+    const auto prompt = ids_.next(test.prompt);
+    const Stopwatch whole;
+    if (test.prompt > 0) {
+      must(session_.eval(prompt));
+      if (keep) test.token_seconds.push_back(whole.seconds() / test.prompt);
+    }
+    for (int i = 0; i < test.generated; ++i) {
+      const int id = ids_.next();
+      const Stopwatch one;
+      must(session_.eval({&id, 1}));
+      if (keep) test.token_seconds.push_back(one.seconds());
+    }
+    return whole.seconds();
+  }
+
+ private:
+  Session& session_;
+  RandomIds& ids_;
+};
+
+// The read ceiling now; a machine's changes while it is measured, so repetitions and ceilings take turns.
+std::optional<Ceilings> ceilings_now(const Everywhere& everywhere) {
+  if (everywhere.executor != "team") return std::nullopt;
+  ProbeOptions options;
+  options.threads = everywhere.threads;
+  options.isa = simd::kernels().name;
+  options.quick = true;
+  return must(probe(options));
+}
+
+int Bench::longest() const {
+  const int work = std::max(*std::max_element(prompts.begin(), prompts.end()),
+                            *std::max_element(generated.begin(), generated.end()));
+  return *std::max_element(depths.begin(), depths.end()) + std::max(work, 1);
+}
+
+BenchContext Bench::context(const Model& model, const Session& session) const {
+  const Program& program = model.program();
+  double size = static_cast<double>(model.file_bytes());
+  if (size == 0)
+    for (const TensorSpec& tensor : program.tensors) size += static_cast<double>(tensor.bytes());
+  return {model.path(),
+          described(program),
+          everywhere.executor,
+          std::string(info(session.cache()).name),
+          read_topology().cpu_model,
+          size,
+          parameters(program),
+          everywhere.threads > 0 ? everywhere.threads : default_threads(),
+          computing.batch,
+          price,
+          computing.f32};
+}
+
+// What the test must read and compute: a prompt in batches, then token by token.
+Floor floor_of_test(const Session& session, const Measured& test, int batch, const Limits& limits) {
+  const Program& program = session.model().program();
+  Floor total;
+  for (int done = 0; done < test.prompt;) {
+    const int n = std::min(batch, test.prompt - done);
+    done += n;
+    total.add(floor_of(program, {n, test.depth + done, session.cache(), done == test.prompt ? 1 : 0}, limits));
+  }
+  for (int i = 1; i <= test.generated; ++i)
+    total.add(floor_of(program, {1, test.depth + i, session.cache(), 1}, limits));
+  return total;
+}
+
+int Bench::run() const {
+  const Model model = open_model(source, "bench");
+  SessionOptions options = session_options(everywhere, computing);
+  options.context = std::max(longest(), computing.context);
+  Session session = open_session(model, options);
+  const BenchContext common = context(model, session);
+
+  std::vector<Measured> tests;
+  for (const int depth : depths) {
+    for (const int n : prompts)
+      if (n > 0) tests.push_back({.prompt = n, .depth = depth});
+    for (const int n : generated)
+      if (n > 0) tests.push_back({.generated = n, .depth = depth});
+  }
+  RandomIds ids(model.vocab());
+  Pass pass(session, ids);
+  Progress progress("measuring");
+  double done = 0;
+  const double all = static_cast<double>(tests.size()) * repetitions;
+  for (Measured& test : tests) {
+    must(session.fill(test.depth));
+    if (!no_warmup) {
+      Measured warm = test;
+      if (warm.generated > 0) warm.generated = 1;
+      pass(warm, false);
+    }
+    Ceilings last;
+    for (int r = 0; r < repetitions; ++r) {
+      if (const auto now = ceilings_now(everywhere)) {
+        last = *now;
+        test.ceilings.push_back(now->read_bytes_per_s);
+      }
+      test.seconds.push_back(pass(test, true));
+      progress.update(++done / all, test.name() + " " + rate(test.tokens() / test.seconds.back()) + " t/s");
+    }
+    test.has_limits = !test.ceilings.empty();
+    if (!test.has_limits) continue;
+    const Limits limits{
+        quantile(test.ceilings, 0.5), last.int8_ops, last.bf16_ops, last.f32_flops, last.threads, computing.f32, ""};
+    test.floor = floor_of_test(session, test, options.batch, limits);
+  }
+  progress.clear();
+  out().write(printed(common, tests, everywhere.json ? "json" : format));
+  return kGood;
+}
+
+}  // namespace
+
+Action declare_bench(Options& options) {
+  auto verb = std::make_shared<Bench>();
+  declare_source(options, verb->source);
+  options.integers("-p,--n-prompt LIST", verb->prompts, 0, 1 << 20, "tokens of a prompt, 0: none; default 512");
+  options.integers("-n,--n-gen LIST", verb->generated, 0, 1 << 20, "tokens to generate, 0: none; default 128");
+  options.integers("-d,--n-depth LIST", verb->depths, 0, 1 << 20, "positions cached before; default 0");
+  options.integer("-r,--repetitions N", verb->repetitions, 1, 10000, "of each test; default 5");
+  options.choice("-o,--output FORMAT", verb->format, {"md", "json", "jsonl", "csv"}, "md (default), json, jsonl, csv");
+  options.real("--price X", verb->price, 0, 1e6, "dollars per hour of this machine");
+  options.flag("--no-warmup", verb->no_warmup, "do not run each test once before it counts");
+  declare_computing(options, verb->computing);
+  declare_everywhere(options, verb->everywhere);
+  options.examples(
+      "  fourfold bench -m model.gguf\n"
+      "  fourfold bench -m model.gguf -p 0 -n 128 -d 0,4096 -o json\n"
+      "  fourfold bench --shape llama-3.2-1b --dtype q4_k --price 0.05");
+  return [verb] { return verb->run(); };
+}
+
+}  // namespace fourfold::cli

@@ -1,0 +1,184 @@
+// explain: where a token's time goes: each step's bytes, FLOPs, floor and binding limit. No weight is read.
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "exit.hpp"
+#include "figures.hpp"
+#include "json_out.hpp"
+#include "limits.hpp"
+#include "output.hpp"
+#include "source.hpp"
+#include "table.hpp"
+#include "verbs.hpp"
+
+namespace fourfold::cli {
+namespace {
+
+struct Explain {
+  Source source;
+  Everywhere everywhere;
+  Computing computing;
+  int tokens = 1;
+  bool ungrouped = false;
+  std::optional<double> bandwidth, compute, price;
+
+  int run() const;
+
+ private:
+  Limits limits() const;
+  Work work(const Program& program) const;
+};
+
+// Steps that cost the same in every layer.
+struct Row {
+  std::string name, detail;
+  int times = 0;
+  Floor each;
+};
+
+std::string without_layer(const std::string& name) {
+  if (!name.starts_with("blk.")) return name;
+  const auto dot = name.find('.', 4);
+  return dot == std::string::npos ? name : name.substr(dot + 1);
+}
+
+// What tells steps of one name apart: storage of the weights, or how far attention looks back.
+std::string detail(const Program& program, const Step& step) {
+  if (const auto* attend = std::get_if<Attend>(&step.op)) {
+    const int window = program.caches[static_cast<std::size_t>(attend->cache)].window;
+    return window > 0 ? "window " + std::to_string(window) : "all keys";
+  }
+  std::vector<std::string> storages;
+  const auto add = [&](Weight weight) {
+    const std::string name(info(program.tensor(weight).storage).name);
+    if (std::find(storages.begin(), storages.end(), name) == storages.end()) storages.push_back(name);
+  };
+  if (const auto* project = std::get_if<Project>(&step.op))
+    for (const Dot& fold : project->folds) add(fold.weight);
+  if (const auto* embed = std::get_if<Embed>(&step.op)) add(embed->table);
+  return joined(storages, " ");
+}
+
+const char* move_of(const Step& step) { return std::holds_alternative<Embed>(step.op) ? "map" : "fold"; }
+
+std::vector<Row> rows_of(const Program& program, const Work& work, const Limits& limits, bool ungrouped) {
+  std::vector<Row> rows;
+  for (const Step& step : program.steps) {
+    Row row{ungrouped ? step.name : without_layer(step.name), std::string(move_of(step)) + "  " + detail(program, step),
+            1, floor_of(program, step, work, limits)};
+    const auto same = std::find_if(rows.begin(), rows.end(), [&](const Row& r) {
+      return r.name == row.name && r.detail == row.detail && r.each.cost.bytes() == row.each.cost.bytes() &&
+             r.each.cost.flops == row.each.cost.flops;
+    });
+    if (same == rows.end())
+      rows.push_back(std::move(row));
+    else
+      ++same->times;
+  }
+  return rows;
+}
+
+Limits Explain::limits() const {
+  Limits limits;
+  if (!bandwidth || !compute) limits = measured_limits(everywhere, computing.f32);
+  if (bandwidth) limits.bytes_per_s = *bandwidth * 1e9;
+  if (compute) limits.int8_ops = limits.bf16_ops = limits.f32_ops = *compute * 1e12;
+  if (bandwidth && compute) limits.source = "as given";
+  limits.f32 = computing.f32;
+  return limits;
+}
+
+Work Explain::work(const Program& program) const {
+  const int context = computing.context > 0 ? computing.context : std::min(program.context, 4096);
+  if (tokens > context)
+    fail("--tokens " + std::to_string(tokens) + " is more than the context of " + std::to_string(context));
+  const Storage cache = !computing.cache.empty() ? *storage_from_name(computing.cache)
+                        : computing.f32          ? Storage::f32
+                                                 : Storage::f16;
+  return {tokens, context, cache, 1};
+}
+
+std::string total_line(const Floor& total, int tokens, std::optional<double> price) {
+  std::string line = milliseconds(total.seconds) + " = " + rate(tokens / total.seconds) + " t/s · MFU " +
+                     percent(total.compute_s / total.seconds);
+  if (price)
+    line += " · $" + fixed(*price / 3600 * total.seconds / tokens * 1e6, 2) + " per million tokens at $" +
+            fixed(*price, 2) + "/h";
+  return line;
+}
+
+int Explain::run() const {
+  const Program program = read_program(source, "explain");
+  const Limits ceilings = limits();
+  const Work what = work(program);
+  const Floor total = floor_of(program, what, ceilings);
+  const auto rows = rows_of(program, what, ceilings, ungrouped);
+  if (everywhere.json) {
+    nlohmann::ordered_json json{{"model", described(program)}, {"tokens", what.tokens}, {"context", what.context}};
+    json["cache"] = info(what.cache).name;
+    for (const Row& row : rows)
+      json["steps"].push_back({{"step", row.name},
+                               {"move", row.detail.substr(0, row.detail.find(' '))},
+                               {"detail", row.detail.substr(row.detail.find("  ") + 2)},
+                               {"times", row.times},
+                               {"bytes", row.each.cost.bytes()},
+                               {"flops", row.each.cost.flops},
+                               {"floor_s", row.each.seconds},
+                               {"binds", row.each.binds()},
+                               {"share", row.times * row.each.seconds / total.seconds}});
+    json["total"] = {{"bytes", total.cost.bytes()},
+                     {"flops", total.cost.flops},
+                     {"floor_s", total.seconds},
+                     {"tokens_per_s", what.tokens / total.seconds},
+                     {"mfu", total.compute_s / total.seconds},
+                     {"binds", total.binds()}};
+    if (price) json["total"]["dollars_per_million_tokens"] = *price / 3600 * total.seconds / what.tokens * 1e6;
+    json["ceilings"] = {{"read_bytes_per_s", ceilings.bytes_per_s},
+                        {"int8_ops_per_s", ceilings.int8_ops},
+                        {"bf16_ops_per_s", ceilings.bf16_ops},
+                        {"f32_ops_per_s", ceilings.f32_ops},
+                        {"source", ceilings.source}};
+    out().write(dumped(json));
+    return kGood;
+  }
+  Table table{"llrrrrlr"};
+  table.row({"step", "move", "times", "bytes", "FLOP", "floor us", "binds", "share"});
+  for (const Row& row : rows)
+    table.row({row.name, row.detail, std::to_string(row.times), in_bytes(row.each.cost.bytes()),
+               in_thousands(row.each.cost.flops), fixed(row.each.seconds * 1e6, 1), row.each.binds(),
+               percent(row.times * row.each.seconds / total.seconds)});
+  table.row({"total", "", "", in_bytes(total.cost.bytes()), in_thousands(total.cost.flops),
+             fixed(total.seconds * 1e6, 1), total.binds(), "100%"});
+  out().write(table.text());
+  out().write("\n" + described(program) + ", " + (tokens == 1 ? "1 token" : grouped_by_three(tokens) + " tokens") +
+              " at context " + grouped_by_three(what.context) + " (cache " + std::string(info(what.cache).name) +
+              "): " + total_line(total, tokens, price) + "\n");
+  out().write("ceilings: " + fixed(ceilings.bytes_per_s / 1e9, 1) + " GB/s read · " + in_thousands(ceilings.int8_ops) +
+              "op/s int8 · " + in_thousands(ceilings.bf16_ops) + "op/s bf16 · " + in_thousands(ceilings.f32_ops) +
+              "op/s f32 (" + ceilings.source + ")\n");
+  return kGood;
+}
+
+}  // namespace
+
+Action declare_explain(Options& options) {
+  auto verb = std::make_shared<Explain>();
+  declare_source(options, verb->source);
+  options.integer("-c,--context,--ctx-size N", verb->computing.context, 1, 1 << 24,
+                  "positions cached afterwards; default: the model's context, at most 4096");
+  options.integer("--tokens N", verb->tokens, 1, 1 << 20, "tokens evaluated at once; default 1: a decode step");
+  declare_cache(options, verb->computing);
+  options.flag("--steps", verb->ungrouped, "every step, like ones not put together");
+  options.real("--bandwidth X", verb->bandwidth, 1e-3, 1e6, "GB/s to reckon with, instead of the measured ceiling");
+  options.real("--compute X", verb->compute, 1e-6, 1e6, "Tera-operations/s, instead of the measured ceilings");
+  options.real("--price X", verb->price, 0, 1e6, "dollars per hour of this machine");
+  declare_everywhere(options, verb->everywhere);
+  options.examples(
+      "  fourfold explain -m model.gguf\n"
+      "  fourfold explain --shape llama-3-8b --dtype bf16 --context 4096 --price 2\n"
+      "  fourfold explain --shape qwen3-4b --dtype q4_k --bandwidth 100 --compute 4");
+  return [verb] { return verb->run(); };
+}
+
+}  // namespace fourfold::cli

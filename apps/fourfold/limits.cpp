@@ -1,0 +1,61 @@
+#include "limits.hpp"
+
+#include <algorithm>
+
+#include "cpu/simd/kernels.hpp"
+#include "exit.hpp"
+#include "figures.hpp"
+#include "lab/probe.hpp"
+
+namespace fourfold::cli {
+
+Limits measured_limits(const Everywhere& everywhere, bool f32) {
+  ProbeOptions options;
+  options.threads = everywhere.threads;
+  options.isa = simd::kernels().name;
+  const Ceilings c = must(cached_or_probe(options));
+  return {c.read_bytes_per_s,
+          c.int8_ops,
+          c.bf16_ops,
+          c.f32_flops,
+          c.threads,
+          f32,
+          "probed with " + std::to_string(c.threads) + (c.threads == 1 ? " thread, " : " threads, ") + c.isa};
+}
+
+double ops_per_s(const Program& program, const Step& step, const Limits& limits) {
+  const auto* project = std::get_if<Project>(&step.op);
+  if (project == nullptr || limits.f32) return limits.f32_ops;
+  const Storage storage = program.tensor(project->folds.front().weight).storage;
+  const auto kind = simd::kernels().activation[simd::index(storage)];
+  const double wanted = kind == simd::Activation::q8     ? limits.int8_ops
+                        : kind == simd::Activation::bf16 ? limits.bf16_ops
+                                                         : limits.f32_ops;
+  return wanted > 0 ? wanted : limits.f32_ops;
+}
+
+void Floor::add(const Floor& other) {
+  cost.weight_bytes += other.cost.weight_bytes;
+  cost.cache_bytes += other.cost.cache_bytes;
+  cost.flops += other.cost.flops;
+  memory_s += other.memory_s;
+  compute_s += other.compute_s;
+  seconds += other.seconds;
+}
+
+Floor floor_of(const Program& program, const Step& step, const Work& work, const Limits& limits) {
+  Floor floor;
+  floor.cost = cost(program, step, work.tokens, work.context, work.cache, work.wanted);
+  floor.memory_s = floor.cost.bytes() / limits.bytes_per_s;
+  floor.compute_s = floor.cost.flops / ops_per_s(program, step, limits);
+  floor.seconds = std::max(floor.memory_s, floor.compute_s);
+  return floor;
+}
+
+Floor floor_of(const Program& program, const Work& work, const Limits& limits) {
+  Floor total;
+  for (const Step& step : program.steps) total.add(floor_of(program, step, work, limits));
+  return total;
+}
+
+}  // namespace fourfold::cli

@@ -1,0 +1,23 @@
+// A Program from -m MODEL or from --shape NAME --dtype F.
+#pragma once
+
+#include <fourfold/program.hpp>
+#include <fourfold/session.hpp>
+#include <string>
+
+#include "options.hpp"
+
+namespace fourfold::cli {
+
+struct Source {
+  std::string model, shape, dtype = "bf16";
+};
+void declare_source(Options& options, Source& source);
+
+Program read_program(const Source& source, const std::string& verb);  // no weight is read
+Model open_model(const Source& source, const std::string& verb);      // random weights for a shape
+double parameters(const Program& program);
+// "llama 135 M q4_1": family, size, and the storage that most numbers have.
+std::string described(const Program& program);
+
+}  // namespace fourfold::cli
