@@ -40,6 +40,7 @@ template <class V, int N, class Source>
     typename V::F s[N][C];
     FOURFOLD_UNROLL for (int i = 0; i < N * C; ++i) s[i / C][i % C] = V::zero();
     for (int j = 0; j < d; ++j) {
+      if (c == 0) source.near_key(j);
       typename V::F k[C];
       FOURFOLD_UNROLL for (int x = 0; x < C; ++x) k[x] = source.key(j, c + x);
       FOURFOLD_UNROLL for (int i = 0; i < N; ++i) {
@@ -60,6 +61,7 @@ FOURFOLD_INLINE void add_value_columns(const Source& source, int at, int first, 
   typename V::F acc[N][C];
   FOURFOLD_UNROLL for (int i = 0; i < N * C; ++i) acc[i / C][i % C] = V::load(o[i / C] + 16 * (at + i % C));
   for (int key = first; key < last; ++key) {
+    source.near_value(key, at, C);
     typename V::F v[C];
     FOURFOLD_UNROLL for (int x = 0; x < C; ++x) v[x] = source.value(key, at + x);
     FOURFOLD_UNROLL for (int i = 0; i < N; ++i) {
@@ -162,7 +164,7 @@ void attend_group(const AttendArgs& args, const Source& source, int key, int beg
   if (group.count) attend_leaf<V>(args, source, group);
 }
 
-// Copies keys first..last-1 of a leaf into a leaf of floats; the other keys keep what was there.
+// Copies a leaf into a leaf of floats.
 template <class V, class Source>
 void widen(const Source& source, int d, float* leaf) {
   for (int i = 0; i < d; ++i) {
@@ -172,6 +174,23 @@ void widen(const Source& source, int d, float* leaf) {
   const int vectors = (d + 15) / 16;
   for (int key = 0; key < kLeafKeys; ++key)
     for (int x = 0; x < vectors; ++x, v += 16) V::store(v, source.value(key, x));
+}
+
+template <class V, Storage kType>
+FOURFOLD_INLINE void attend_few(const AttendArgs& args, const std::uint8_t* leaf, int key) {
+  attend_group<V>(args, LeafSource<V, kType, true>(leaf, args.leaf_stride, args.d), key, 0, args.queries);
+}
+
+template <class V, Storage kType>
+[[gnu::noinline]] void attend_many(const AttendArgs& args, const std::uint8_t* leaf, int key) {
+  alignas(64) float wide[kType == Storage::f32 ? 1 : 2 * kMaxHeadDim * kLeafKeys];
+  if constexpr (kType != Storage::f32) {
+    widen<V>(LeafSource<V, kType, false>(leaf, 0, args.d), args.d, wide);
+    leaf = reinterpret_cast<const std::uint8_t*>(wide);
+  }
+  const LeafSource<V, Storage::f32, false> floats(leaf, 0, args.d);
+  for (int i = 0; i < args.queries; i += V::kQueries)
+    attend_group<V>(args, floats, key, i, i + V::kQueries < args.queries ? i + V::kQueries : args.queries);
 }
 
 template <class V, Storage kType>
@@ -185,19 +204,12 @@ void attend_type(const AttendArgs& args) {
     begin = args.first[i] < begin ? args.first[i] : begin;
     end = args.last[i] > end ? args.last[i] : end;
   }
-  alignas(64) float wide[2 * kMaxHeadDim * kLeafKeys];
   for (int key = begin / kLeafKeys * kLeafKeys; key < end; key += kLeafKeys) {
     const std::uint8_t* leaf = args.leaves + static_cast<std::size_t>(key / kLeafKeys) * args.leaf_stride;
-    const LeafSource<V, kType> source(leaf, args.d);
-    if (kType == Storage::f32 || args.queries <= V::kQueries) {
-      for (int i = 0; i < args.queries; i += V::kQueries)
-        attend_group<V>(args, source, key, i, i + V::kQueries < args.queries ? i + V::kQueries : args.queries);
-      continue;
-    }
-    widen<V>(source, args.d, wide);
-    const LeafSource<V, Storage::f32> floats(reinterpret_cast<const std::uint8_t*>(wide), args.d);
-    for (int i = 0; i < args.queries; i += V::kQueries)
-      attend_group<V>(args, floats, key, i, i + V::kQueries < args.queries ? i + V::kQueries : args.queries);
+    if (args.queries <= V::kQueries)
+      attend_few<V, kType>(args, leaf, key);
+    else
+      attend_many<V, kType>(args, leaf, key);
   }
 }
 

@@ -24,18 +24,27 @@ FOURFOLD_INLINE LeafLayout leaf_layout(Storage type, int d) {
   return {k, k + scales, k + scales + v, k + scales + v + scales, padded};
 }
 
-// ---- sources: key(d, c) is keys 16c..16c+15 of dimension d; value(key, i) is dimensions 16i..16i+15 of a key
-// ---------
+// ---- sources: key(d, c) is keys 16c.. of dimension d; value(key, i) is dimensions 16i.. of a key; 16 of each --------
+//
+// A streaming source fetches ahead by half a leaf: V while K is read (near_key), the next leaf's K while V is read
+// (near_value). Without that a core gets half of its share of the memory.
 
-template <class V, Storage kType>
+template <class V, Storage kType, bool kStream>
 struct LeafSource {
   static constexpr int kSize = kType == Storage::f32 ? 4 : 2;
-  const std::uint8_t *k, *v;
+  const std::uint8_t *k, *v, *next;
   std::size_t v_row;
-  [[gnu::always_inline]] LeafSource(const std::uint8_t* leaf, int d) : k(leaf) {
+  [[gnu::always_inline]] LeafSource(const std::uint8_t* leaf, std::size_t stride, int d)
+      : k(leaf), next(leaf + stride) {
     const LeafLayout at = leaf_layout(kType, d);
     v = leaf + at.v;
     v_row = static_cast<std::size_t>(at.v_row) * kSize;
+  }
+  [[gnu::always_inline]] void near_key(int d) const {
+    if constexpr (kStream) prefetch(v + d * kLeafKeys * kSize, kLeafKeys * kSize);
+  }
+  [[gnu::always_inline]] void near_value(int key, int i, int n) const {
+    if constexpr (kStream) prefetch(next + key * v_row + 16 * i * kSize, 16 * n * kSize);
   }
   [[gnu::always_inline]] typename V::F key(int d, int c) const { return read(k + (d * kLeafKeys + 16 * c) * kSize); }
   [[gnu::always_inline]] typename V::F value(int key, int i) const { return read(v + key * v_row + 16 * i * kSize); }
@@ -51,15 +60,22 @@ struct LeafSource {
   }
 };
 
-template <class V>
-struct LeafSource<V, Storage::q8_0> {
-  const std::uint8_t *k, *k_scales, *v, *v_scales;
+template <class V, bool kStream>
+struct LeafSource<V, Storage::q8_0, kStream> {
+  const std::uint8_t *k, *k_scales, *v, *v_scales, *next;
   int d;
-  [[gnu::always_inline]] LeafSource(const std::uint8_t* leaf, int d) : k(leaf), d(d) {
+  [[gnu::always_inline]] LeafSource(const std::uint8_t* leaf, std::size_t stride, int d)
+      : k(leaf), next(leaf + stride), d(d) {
     const LeafLayout at = leaf_layout(Storage::q8_0, d);
     k_scales = leaf + at.k_scales;
     v = leaf + at.v;
     v_scales = leaf + at.v_scales;
+  }
+  [[gnu::always_inline]] void near_key(int i) const {
+    if constexpr (kStream) prefetch(v + i * kLeafKeys, kLeafKeys);
+  }
+  [[gnu::always_inline]] void near_value(int key, int i, int n) const {
+    if constexpr (kStream) prefetch(next + key * d + 16 * i, 16 * n);
   }
   [[gnu::always_inline]] typename V::F key(int i, int c) const {
     return V::mul(V::load_s8(k + i * kLeafKeys + 16 * c), V::load_f16(k_scales + 2 * (i / 32 * kLeafKeys + 16 * c)));

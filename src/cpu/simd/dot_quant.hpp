@@ -103,10 +103,6 @@ FOURFOLD_INLINE void store_rows(typename V::F x, float* out, int count) {
   for (int r = 0; r < count; ++r) out[r] = lanes[r];
 }
 
-FOURFOLD_INLINE void prefetch(const std::uint8_t* p, int bytes) {
-  for (int line = 0; line < bytes; line += 64) __builtin_prefetch(p + line);
-}
-
 template <class V, class Load>
 void dot_quant_one(const DotArgs& args) {
   const int blocks = args.k / (32 * Load::kSubs);
