@@ -41,8 +41,8 @@ void TeamCache::read(int cache, int position, int head, float* key, float* value
       const int key_scale = i / 32 * simd::kLeafKeys + slot;
       const int value_scale = d / 32 * simd::kLeafKeys + slot * (d / 32) + i / 32;
       key[i] = blocks::F16::at(scales + 2 * key_scale, 0) * static_cast<float>(quants[i * simd::kLeafKeys + slot]);
-      value[i] =
-          blocks::F16::at(scales + 2 * value_scale, 0) * static_cast<float>(quants[(d * simd::kLeafKeys) + slot * d + i]);
+      value[i] = blocks::F16::at(scales + 2 * value_scale, 0) *
+                 static_cast<float>(quants[(d * simd::kLeafKeys) + slot * d + i]);
     }
     return;
   }

@@ -13,7 +13,7 @@ TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& 
     : model_(std::move(model)),
       k_(*model_->kernels),
       options_(options),
-      plan_(resolve(model_->program, model_->weights, k_, model_->f32, options.debug)),
+      plan_(resolve(model_->program, model_->weights, k_, model_->pool->threads(), model_->f32, options.debug)),
       cache_(std::move(cache)),
       queue_(model_->pool->threads()) {
   const auto batch = static_cast<std::size_t>(options.batch);
@@ -67,12 +67,30 @@ void TeamExecutor::forward(std::span<const int> ids, int position, int wanted, f
   logits_ = logits;
   const status ran = model_->pool->run([this](Worker& worker) {
     make_rope_tables(worker);
-    for (const TeamStep& step : plan_.steps) {
-      std::visit([&](const auto& s) { run_step(worker, s); }, step);
+    const bool decode = ids_.size() == 1;
+    for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
+      std::visit([&](const auto& s) { run_step(worker, s); }, plan_.steps[i]);
+      if (decode) prefetch_after(i, worker);
       worker.barrier();
     }
   });
   (void)ran;  // refused only while another run is under way, and a Session has one caller
+}
+
+// Asks for what the next steps read first, which no result of this one can change: the memory stays busy while the
+// workers meet at the barrier and prepare their inputs.
+void TeamExecutor::prefetch_after(std::size_t i, const Worker& worker) const {
+  std::size_t budget = kPrefetchBytes;
+  for (; i + 1 < plan_.steps.size(); ++i) {
+    const auto* project = std::get_if<TeamProject>(&plan_.steps[i + 1]);
+    if (!project) continue;
+    for (const Stretch& stretch : project->decode[static_cast<std::size_t>(worker.index)].weights) {
+      const std::size_t bytes = std::min(budget, stretch.bytes);
+      for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(stretch.data + line, 0, 2);
+      if ((budget -= bytes) == 0) return;
+    }
+    return;
+  }
 }
 
 void TeamExecutor::make_rope_tables(Worker& worker) {

@@ -44,7 +44,8 @@ class TeamExecutor : public Executor {
 
  private:
   static constexpr int kRedundantTokens = 1;  // up to here every worker prepares the input for itself
-  static constexpr int kQueryTile = 16;       // prompt positions that share a walk over the keys
+  static constexpr std::size_t kPrefetchBytes = 48 << 10;
+  static constexpr int kQueryTile = 16;  // prompt positions that share a walk over the keys
 
   // Scratch of one worker.
   struct Local {
@@ -65,6 +66,7 @@ class TeamExecutor : public Executor {
   float* at(Value v, int tokens, int token = 0) const;
   int width(Value v) const { return model_->program.width(v); }
   void make_rope_tables(Worker& worker);
+  void prefetch_after(std::size_t step, const Worker& worker) const;
   int first_visible(const TeamAttend& step, int position) const {
     return step.window > 0 ? std::max(0, position - step.window + 1) : 0;
   }

@@ -40,9 +40,41 @@ std::vector<Unit> make_units(const std::vector<TeamFold>& folds, const ProjectEp
   return units;
 }
 
+// The contiguous run of units that worker `index` of `count` takes: an even share of the bytes.
+std::pair<std::size_t, std::size_t> share_units(const std::vector<Unit>& units, int index, int count) {
+  std::int64_t total = 0;
+  for (const Unit& u : units) total += u.bytes;
+  const auto bound = [&](int i) {
+    std::int64_t sum = 0;
+    std::size_t n = 0;
+    while (n < units.size() && 2 * sum + units[n].bytes <= 2 * total * i / count) sum += units[n++].bytes;
+    return n;
+  };
+  return {bound(index), index + 1 == count ? units.size() : bound(index + 1)};
+}
+
+DecodeShare decode_share(const std::vector<TeamFold>& folds, const std::vector<Unit>& units, bool append, int index,
+                         int count) {
+  DecodeShare share;
+  auto [begin, end] = share_units(units, index, count);
+  while (begin < end) {
+    Unit unit = units[begin++];
+    for (; begin < end && units[begin].fold == unit.fold; ++begin) unit.rows += units[begin].rows;
+    share.units.push_back(unit);
+    const std::size_t first = static_cast<std::size_t>(unit.fold), last = append && unit.fold == 0 ? 1 : folds.size();
+    for (std::size_t f = first; f < last; ++f) {
+      const Matrix& m = folds[f].matrix;
+      const int tiles = (unit.rows + simd::kTileRows - 1) / simd::kTileRows;
+      share.weights.push_back({m.tile(unit.row / simd::kTileRows), static_cast<std::size_t>(tiles) * m.tile_bytes});
+    }
+  }
+  return share;
+}
+
 }  // namespace
 
-TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kernels& kernels, bool f32, bool debug) {
+TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kernels& kernels, int workers, bool f32,
+                 bool debug) {
   TeamPlan plan;
   plan.arena = plan_arena(program, !debug);
   const auto norm = [&](const std::optional<NormSpec>& n) -> std::optional<TeamNorm> {
@@ -75,6 +107,8 @@ TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kerne
       p.key_norm = norm(append->key_norm);
     }
     p.units = make_units(p.folds, p.epilogue, head_dim);
+    for (int worker = 0; worker < workers; ++worker)
+      p.decode.push_back(decode_share(p.folds, p.units, head_dim > 0, worker, workers));
     plan.max_width = std::max(plan.max_width, p.width);
     for (const Unit& u : p.units) plan.max_unit_rows = std::max(plan.max_unit_rows, u.rows);
     return p;
@@ -96,7 +130,7 @@ TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kerne
 status check_team(const Program& program, const std::optional<Storage>& cache) {
   std::string unmet;
   const auto require = [&](bool met, const std::string& line) {
-if (!met) unmet.append(unmet.empty() ? "  " : "\n  ").append(line);
+    if (!met) unmet.append(unmet.empty() ? "  " : "\n  ").append(line);
   };
   for (const CacheSpec& kv : program.caches) {
     require(kv.head_dim <= kMaxHeadDim,

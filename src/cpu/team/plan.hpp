@@ -37,6 +37,18 @@ struct Unit {
   std::int64_t bytes;  // of weights, to share the work by
 };
 
+// Bytes of weights, or of keys and values, that a worker reads one after another.
+struct Stretch {
+  const std::uint8_t* data;
+  std::size_t bytes;
+};
+
+// One worker's part of a Project when there is one token: neighbouring units as one, and the weights in reading order.
+struct DecodeShare {
+  std::vector<Unit> units;
+  std::vector<Stretch> weights;
+};
+
 struct TeamEmbed {
   Matrix table;
   float scale;
@@ -56,6 +68,7 @@ struct TeamProject {
   std::vector<TeamFold> folds;
   std::array<bool, 3> kinds{};  // simd::Activation kinds that the folds need
   std::vector<Unit> units;
+  std::vector<DecodeShare> decode;  // per worker
   ProjectEpilogue epilogue;
   std::optional<TeamNorm> query_norm, key_norm;
   bool last_only;
@@ -77,7 +90,8 @@ struct TeamPlan {
   int max_rows = 0;       // of any fold
 };
 
-TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kernels& kernels, bool f32, bool debug);
+TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kernels& kernels, int workers, bool f32,
+                 bool debug);
 
 // Every requirement of the team executor that `program` does not meet, one a line; ok when there is none.
 status check_team(const Program& program, const std::optional<Storage>& cache);

@@ -9,19 +9,6 @@
 namespace fourfold::team {
 namespace {
 
-// The contiguous run of units that worker `index` of `count` takes: an even share of the bytes.
-std::pair<std::size_t, std::size_t> share_units(const std::vector<Unit>& units, int index, int count) {
-  std::int64_t total = 0;
-  for (const Unit& u : units) total += u.bytes;
-  const auto bound = [&](int i) {
-    std::int64_t sum = 0;
-    std::size_t n = 0;
-    while (n < units.size() && 2 * sum + units[n].bytes <= 2 * total * i / count) sum += units[n++].bytes;
-    return n;
-  };
-  return {bound(index), index + 1 == count ? units.size() : bound(index + 1)};
-}
-
 float inverse_rms(const Kernels& k, const float* x, int n, float eps) {
   return 1 / std::sqrt(k.sum_squares(x, n) / static_cast<float>(n) + eps);
 }
@@ -87,12 +74,8 @@ void TeamExecutor::run_step(Worker& worker, const TeamProject& step) {
                 [&](std::int64_t i) { run_unit(step, step.units[static_cast<std::size_t>(i)], in, tokens, local); });
     return;
   }
-  auto [begin, end] = share_units(step.units, worker.index, worker.count);
-  while (begin < end) {  // neighbouring units as one stretch
-    Unit unit = step.units[begin++];
-    for (; begin < end && step.units[begin].fold == unit.fold; ++begin) unit.rows += step.units[begin].rows;
+  for (const Unit& unit : step.decode[static_cast<std::size_t>(worker.index)].units)
     run_unit(step, unit, in, tokens, local);
-  }
 }
 
 void TeamExecutor::dot(const TeamFold& fold, const Unit& unit, const Prepared& in, int tokens, float* out,
