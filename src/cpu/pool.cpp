@@ -58,7 +58,8 @@ result<std::unique_ptr<Pool>> Pool::create(int threads) {
     return status(Code::invalid_argument,
                   "threads: " + std::to_string(threads) + " is not in 1 .. " + std::to_string(kMaxThreads));
   }
-  std::unique_ptr<Pool> pool(new Pool(threads, threads > read_topology().budget()));
+  const Topology topology = read_topology();
+  std::unique_ptr<Pool> pool(new Pool(threads, threads > topology.budget()));
   try {
     const SignalsBlocked blocked;
     pool->threads_.reserve(static_cast<std::size_t>(threads));
@@ -70,7 +71,33 @@ result<std::unique_ptr<Pool>> Pool::create(int threads) {
     return status(Code::resource, "threads: the system starts " + std::to_string(pool->threads_.size() + 1) + " of " +
                                       std::to_string(threads) + " (" + error.what() + ")");
   }
+  const bool fills = threads > 1 && threads == topology.budget() && topology.allowed.size() == pool->workers_.size();
+  if (fills && topology.allowed.back() < CPU_SETSIZE) pool->settle(topology.allowed);
   return pool;
+}
+
+// One processor for each worker; the caller's stays where it is. The caller itself is moved when it runs.
+void Pool::settle(const std::vector<int>& processors) noexcept {
+  homes_ = processors;
+  const auto here = std::find(homes_.begin(), homes_.end(), sched_getcpu());
+  if (here != homes_.end()) std::iter_swap(homes_.begin(), here);
+  for (std::size_t i = 0; i < threads_.size(); ++i) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(static_cast<std::size_t>(homes_[i + 1]), &set);
+    pthread_setaffinity_np(threads_[i].native_handle(), sizeof set, &set);
+  }
+}
+
+// Brings the calling thread to its own processor if it is on another worker's, and leaves its mask as it was.
+void Pool::move_home() noexcept {
+  if (homes_.empty() || sched_getcpu() == homes_.front()) return;
+  cpu_set_t before;
+  if (sched_getaffinity(0, sizeof before, &before) != 0) return;
+  cpu_set_t home;
+  CPU_ZERO(&home);
+  CPU_SET(static_cast<std::size_t>(homes_.front()), &home);
+  if (sched_setaffinity(0, sizeof home, &home) == 0) sched_setaffinity(0, sizeof before, &before);
 }
 
 Pool::Pool(int threads, bool take_turns) : take_turns_(take_turns) {
@@ -98,6 +125,7 @@ status Pool::run(Job job) {
     return status(Code::invalid_argument, "pool: a run is under way on this pool; runs neither nest nor overlap");
   }
   Worker& caller = workers_.front().worker;
+  move_home();
   if (caller.count > 1) start(job);
   job.call(job.program, caller);
   caller.barrier();

@@ -4,6 +4,8 @@
 // Inside, `Worker::barrier()` separates phases. It is a dissemination barrier (Hensgen, Finkel and Manber 1988): in
 // round r worker i signals worker i + 2^r and waits for worker i - 2^r, so two threads exchange one cache line each way
 // and nobody owns a counter. Every flag has one writer, one reader and a cache line of its own.
+// A team that fills the processors allowed has one processor for each worker: left alone, the kernel may run two
+// spinning workers on one of them and leave another idle (seen on Linux 6.18: six times slower).
 // What binds: the latency of a cache line between cores, log2(count) times.
 #pragma once
 
@@ -139,11 +141,14 @@ class Pool {
   };
 
   Pool(int threads, bool take_turns);
+  void settle(const std::vector<int>& processors) noexcept;
+  void move_home() noexcept;
   status run(Job job);
   void start(Job job) noexcept;
   void serve(Worker& worker) noexcept;
 
   const bool take_turns_;
+  std::vector<int> homes_;  // processor of each worker, when the team fills the processors; else empty
   std::vector<Flag> flags_;
   std::vector<Seat> workers_;
   std::vector<std::thread> threads_;
