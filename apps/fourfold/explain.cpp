@@ -37,12 +37,6 @@ struct Row {
   Floor each;
 };
 
-std::string without_layer(const std::string& name) {
-  if (!name.starts_with("blk.")) return name;
-  const auto dot = name.find('.', 4);
-  return dot == std::string::npos ? name : name.substr(dot + 1);
-}
-
 // What tells steps of one name apart: storage of the weights, or how far attention looks back.
 std::string detail(const Program& program, const Step& step) {
   if (const auto* attend = std::get_if<Attend>(&step.op)) {

@@ -21,6 +21,7 @@ const std::vector<Verb> kVerbs = {
     {"info", "what is in a model file", declare_info},
     {"explain", "where a token's time goes, and which limit binds", declare_explain},
     {"probe", "the ceilings of this machine, measured", declare_probe},
+    {"check", "an executor against the reference, step by step", declare_check},
     {"doctor", "what this machine and this build can do", declare_doctor},
 };
 

@@ -61,4 +61,10 @@ std::string described(const Program& program) {
          std::string(kStorages[static_cast<std::size_t>(most)].name);
 }
 
+std::string without_layer(const std::string& name) {
+  if (!name.starts_with("blk.")) return name;
+  const auto dot = name.find('.', 4);
+  return dot == std::string::npos ? name : name.substr(dot + 1);
+}
+
 }  // namespace fourfold::cli

@@ -19,5 +19,6 @@ Model open_model(const Source& source, const std::string& verb);      // random 
 double parameters(const Program& program);
 // "llama 135 M q4_1": family, size, and the storage that most numbers have.
 std::string described(const Program& program);
+std::string without_layer(const std::string& name);  // "blk.3.qkv" -> "qkv"
 
 }  // namespace fourfold::cli

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "cpu/team/team.hpp"
+#include "engine/checkpoint_bytes.hpp"
 #include "engine/model_state.hpp"
 #include "models/random_weights.hpp"
 #include "program/reference.hpp"
@@ -8,17 +9,6 @@
 
 namespace fourfold {
 namespace {
-
-class CheckpointBytes : public WeightBytes {
- public:
-  explicit CheckpointBytes(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
-  status read(const TensorSpec& tensor, std::uint64_t offset, std::span<std::byte> out) const override {
-    return checkpoint_.read(*checkpoint_.find(tensor.name), offset, out);
-  }
-
- private:
-  const Checkpoint& checkpoint_;
-};
 
 result<std::unique_ptr<Backend>> make_backend(const Program& program, const WeightBytes& bytes,
                                               const SessionOptions& options) {

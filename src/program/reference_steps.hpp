@@ -35,9 +35,13 @@ class ReferenceSteps {
  public:
   ReferenceSteps(const Program& program, const ReferenceWeights& weights) : program_(program), weights_(weights) {}
 
+  // Per fold of a Project: what its weight is multiplied with, [tokens, width], instead of the normalised input.
+  using FoldInputs = std::vector<std::vector<T>>;
+
   // Reads the step's inputs from `state` and writes its outputs there.
-  void run(const Step& step, ReferenceState<T>& state) const {
-    std::visit([&](const auto& s) { run(s, state); }, step.op);
+  void run(const Step& step, ReferenceState<T>& state, const FoldInputs* inputs = nullptr) const {
+    std::visit(Overloaded{[&](const Project& s) { run(s, state, inputs); }, [&](const auto& s) { run(s, state); }},
+               step.op);
   }
 
  private:
@@ -59,7 +63,7 @@ class ReferenceSteps {
     for (int i = 0; i < n; ++i) x[i] *= scale * weight[static_cast<std::size_t>(i)];
   }
 
-  void run(const Project& step, State& state) const {
+  void run(const Project& step, State& state, const FoldInputs* inputs) const {
     const int first = step.last_only ? state.tokens() - state.wanted : 0, count = state.tokens() - first;
     if (count == 0) return;
     const int width = program_.width(step.in);
@@ -77,7 +81,8 @@ class ReferenceSteps {
       if (step.norm) normalise(row, width, *step.norm);
     }
     std::vector<std::vector<T>> y;  // per fold: [count, rows]
-    for (const Dot& fold : step.folds) y.push_back(dot(fold, in, count, width));
+    for (std::size_t f = 0; f < step.folds.size(); ++f)
+      y.push_back(dot(step.folds[f], inputs ? (*inputs)[f] : in, count, width));
     std::visit([&](const auto& e) { finish(e, y, count, state); }, step.epilogue);
   }
 

@@ -1,0 +1,246 @@
+#include "engine/check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "cpu/simd/kernels.hpp"
+#include "program/reference_steps.hpp"
+
+namespace fourfold {
+namespace {
+
+// Largest distances: float32 rounding, and storing keys and values with fewer bits (DESIGN section 7).
+constexpr double kFloat32 = 1e-11, kHalf = 1e-6, kBfloat16 = 1e-5, kInt8 = 5e-5;
+// A coordinate may be off by this many relative errors of the whole output.
+constexpr double kOutlier = 12;
+
+double cache_tolerance(Storage cache) {
+  return cache == Storage::f32 ? kFloat32 : cache == Storage::f16 ? kHalf : cache == Storage::bf16 ? kBfloat16 : kInt8;
+}
+
+// One row as a dot of the team executor sees it: times the norm's weight, rounded to the kind of activation.
+void rounded(simd::Activation kind, const float* x, const float* weight, std::size_t width, double scale, double* out) {
+  std::vector<std::byte> prepared(simd::activation_bytes(kind, static_cast<int>(width)));
+  simd::kernels().prepare[static_cast<std::size_t>(kind)](x, weight, static_cast<int>(width), prepared.data());
+  for (std::size_t i = 0; i < width; ++i) {
+    double value = 0;
+    if (kind == simd::Activation::q8) {
+      simd::QuantBlock block;
+      std::memcpy(&block, prepared.data() + i / 32 * sizeof block, sizeof block);
+      value = static_cast<double>(block.scale) * block.q[i % 32];
+    } else if (kind == simd::Activation::bf16) {
+      value = blocks::BF16::at(reinterpret_cast<const std::uint8_t*>(prepared.data()) + 2 * i, 0);
+    } else {
+      float number = 0;
+      std::memcpy(&number, prepared.data() + i * sizeof number, sizeof number);
+      value = number;
+    }
+    out[i] = value * scale;
+  }
+}
+
+// How the executor under test computes.
+struct Precision {
+  bool rounds_activations;  // as the kernels' table says, by the weight's storage
+  Storage cache;
+};
+
+class Comparison {
+ public:
+  Comparison(std::string step, std::string output, int width, double tolerance) : width_(width) {
+    check_.step = std::move(step);
+    check_.output = std::move(output);
+    check_.tolerance = tolerance;
+  }
+  void add(double got, double expected) {
+    got_.push_back(got);
+    expected_.push_back(expected);
+  }
+
+  StepCheck verdict() && {
+    double dot = 0, squares = 0, reference = 0;
+    for (std::size_t i = 0; i < got_.size(); ++i) {
+      if (!std::isfinite(got_[i]) || !std::isfinite(expected_[i])) {
+        if (got_[i] == expected_[i] || (std::isnan(got_[i]) && std::isnan(expected_[i]))) continue;
+        check_.distance = 1;
+        check_.worst = mismatch(i);
+        return std::move(check_);
+      }
+      dot += got_[i] * expected_[i];
+      squares += got_[i] * got_[i] + expected_[i] * expected_[i];
+      reference += expected_[i] * expected_[i];
+    }
+    check_.distance = squares > 0 ? std::max(0.0, 1 - 2 * dot / squares) : 0;
+    const double rms = std::sqrt(reference / static_cast<double>(std::max<std::size_t>(1, got_.size())));
+    find_outlier(std::sqrt(2 * check_.tolerance) * kOutlier, rms);
+    return std::move(check_);
+  }
+
+ private:
+  StepCheck::Mismatch mismatch(std::size_t i) const {
+    return {static_cast<int>(i) / width_, static_cast<int>(i) % width_, got_[i], expected_[i]};
+  }
+  void find_outlier(double relative, double rms) {
+    std::size_t worst = 0;
+    double excess = -1;
+    for (std::size_t i = 0; i < got_.size(); ++i) {
+      const double off = std::abs(got_[i] - expected_[i]) / (rms + std::abs(expected_[i]));
+      if (off > excess) {
+        excess = off;
+        worst = i;
+      }
+    }
+    if (check_.distance > check_.tolerance || excess > relative) check_.worst = mismatch(worst);
+  }
+
+  StepCheck check_;
+  int width_;
+  std::vector<double> got_, expected_;
+};
+
+class Checker {
+ public:
+  Checker(const Program& program, const ReferenceWeights& weights, Session& session, Precision precision)
+      : program_(program), weights_(weights), steps_(program, weights), session_(session), precision_(precision) {}
+
+  // Compares every step of the session's last eval, whose logits were all wanted.
+  void compare(std::span<const int> ids, std::vector<StepCheck>& checks) {
+    const int start = session_.position() - static_cast<int>(ids.size());
+    for (const Step& step : program_.steps) {
+      ReferenceState<double> state = inputs(ids, start, step);
+      const auto* project = std::get_if<Project>(&step.op);
+      if (project != nullptr && precision_.rounds_activations) {
+        const auto inputs = fold_inputs(*project, ids.size());
+        steps_.run(step, state, &inputs);
+      } else {
+        steps_.run(step, state);
+      }
+      for (const Value v : uses(step).writes) compare_value(step, v, state, checks);
+      if (project != nullptr && std::holds_alternative<Append>(project->epilogue))
+        compare_cache(step, std::get<Append>(project->epilogue).cache, state, checks);
+    }
+  }
+
+ private:
+  ReferenceState<double> inputs(std::span<const int> ids, int start, const Step& step) {
+    ReferenceState<double> state;
+    state.program = &program_;
+    state.ids.assign(ids.begin(), ids.end());
+    state.position = start;
+    state.wanted = static_cast<int>(ids.size());
+    state.values.resize(program_.values.size());
+    state.caches.resize(program_.caches.size());
+    const StepUses use = uses(step);
+    for (const Value v : use.writes) state.values[id(v)].assign(numbers(v, ids.size()), 0);
+    for (const Value v : use.reads) {
+      const float* from = session_.executor_for_check().value(v);
+      state.values[id(v)].assign(from, from + numbers(v, ids.size()));
+    }
+    if (const auto* attend = std::get_if<Attend>(&step.op)) read_cache(attend->cache, state);
+    return state;
+  }
+
+  // What each fold multiplies its weight with: the executor's own input, its norm's scalar aside, rounded as it rounds.
+  ReferenceSteps<double>::FoldInputs fold_inputs(const Project& project, std::size_t tokens) {
+    const auto width = static_cast<std::size_t>(program_.width(project.in));
+    const float* in = session_.executor_for_check().value(project.in);
+    std::vector<float> weight;
+    if (project.norm) weight = weights_.vector<float>(project.norm->weight);
+    ReferenceSteps<double>::FoldInputs inputs;
+    for (const Dot& fold : project.folds) {
+      const auto kind = simd::kernels().activation[simd::index(program_.tensor(fold.weight).storage)];
+      auto& rows = inputs.emplace_back(tokens * width);
+      for (std::size_t t = 0; t < tokens; ++t) {
+        const float* x = in + t * width;
+        double scale = 1;
+        if (project.norm) {
+          const double squares = std::inner_product(x, x + width, x, 0.0);
+          scale = 1 / std::sqrt(squares / static_cast<double>(width) + static_cast<double>(project.norm->eps));
+        }
+        rounded(kind, x, project.norm ? weight.data() : nullptr, width, scale, rows.data() + t * width);
+      }
+    }
+    return inputs;
+  }
+
+  void read_cache(int cache, ReferenceState<double>& state) {
+    const CacheSpec& spec = program_.caches[static_cast<std::size_t>(cache)];
+    auto& to = state.caches[static_cast<std::size_t>(cache)];
+    std::vector<float> key(static_cast<std::size_t>(spec.head_dim)), value(key.size());
+    for (int position = 0; position < session_.position(); ++position)
+      for (int head = 0; head < spec.kv_heads; ++head) {
+        session_.executor_for_check().cached(cache, position, head, key.data(), value.data());
+        to.keys.insert(to.keys.end(), key.begin(), key.end());
+        to.values.insert(to.values.end(), value.begin(), value.end());
+      }
+  }
+
+  void compare_value(const Step& step, Value v, ReferenceState<double>& state, std::vector<StepCheck>& checks) {
+    const int width = program_.width(v);
+    Comparison comparison(step.name, program_.values[id(v)].name, width, kFloat32);
+    for (int t = 0; t < state.tokens(); ++t) {
+      const float* got = v == program_.logits
+                             ? session_.logits(t).data()
+                             : session_.executor_for_check().value(v) + static_cast<std::ptrdiff_t>(t) * width;
+      for (int i = 0; i < width; ++i) comparison.add(got[i], state.at(v, t)[i]);
+    }
+    checks.push_back(std::move(comparison).verdict());
+  }
+
+  void compare_cache(const Step& step, int cache, const ReferenceState<double>& state, std::vector<StepCheck>& checks) {
+    const CacheSpec& spec = program_.caches[static_cast<std::size_t>(cache)];
+    const auto& expected = state.caches[static_cast<std::size_t>(cache)];
+    const int width = spec.kv_heads * spec.head_dim;
+    const double tolerance = cache_tolerance(precision_.cache);
+    Comparison keys(step.name, "key", width, tolerance), values(step.name, "value", width, tolerance);
+    std::vector<float> key(static_cast<std::size_t>(spec.head_dim)), value(key.size());
+    for (int position = state.position; position < session_.position(); ++position)
+      for (int head = 0; head < spec.kv_heads; ++head) {
+        session_.executor_for_check().cached(cache, position, head, key.data(), value.data());
+        const auto at = static_cast<std::size_t>(position * width + head * spec.head_dim);
+        for (std::size_t i = 0; i < key.size(); ++i) {
+          keys.add(key[i], expected.keys[at + i]);
+          values.add(value[i], expected.values[at + i]);
+        }
+      }
+    checks.push_back(std::move(keys).verdict());
+    checks.push_back(std::move(values).verdict());
+  }
+
+  static std::size_t id(Value v) { return static_cast<std::size_t>(v.id); }
+  std::size_t numbers(Value v, std::size_t tokens) const {
+    return tokens * static_cast<std::size_t>(program_.width(v));
+  }
+
+  const Program& program_;
+  const ReferenceWeights& weights_;
+  ReferenceSteps<double> steps_;
+  Session& session_;
+  Precision precision_;
+};
+
+}  // namespace
+
+result<std::vector<StepCheck>> check_against_reference(const Model& model, SessionOptions options,
+                                                       const WeightBytes& bytes, std::span<const int> ids) {
+  if (ids.size() < 2) return status{Code::invalid_argument, "a check needs at least 2 tokens"};
+  auto weights = ReferenceWeights::load(model.program(), bytes);
+  if (!weights.ok()) return weights.error();
+  options.debug = true;
+  options.context = std::max(options.context, static_cast<int>(ids.size()));
+  options.batch = static_cast<int>(ids.size());
+  auto session = model.session(options);
+  if (!session.ok()) return session.error();
+  const bool team = options.executor == "team";
+  Checker checker(model.program(), *weights, *session, {team && !options.f32, team ? session->cache() : Storage::f32});
+  std::vector<StepCheck> checks;
+  for (const auto part : {ids.first(ids.size() - 1), ids.last(1)}) {
+    FOURFOLD_TRY(session->eval(part, static_cast<int>(part.size())));
+    checker.compare(part, checks);
+  }
+  return checks;
+}
+
+}  // namespace fourfold
