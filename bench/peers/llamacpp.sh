@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 version=0.3.36
-rounds=5 threads=2 machine= predicted= build_only=false
+rounds=5 threads=2 machine='' predicted='' build_only=false
 models=(models/SmolLM2-135M-Instruct.Q4_1.gguf models/gemma-3-270m-q4_k_m.gguf)
 usage() {
   cat << END

@@ -270,4 +270,25 @@ result<Ceilings> probe(const ProbeOptions& options) {
   return c;
 }
 
+result<std::unique_ptr<ReadCeiling>> ReadCeiling::create(const ProbeOptions& options) {
+  const auto level = probe_level(options.isa);
+  if (!level.ok()) return level.error();
+  const Topology machine = read_topology();
+  auto pool = Pool::create(options.threads == 0 ? default_threads(machine) : options.threads);
+  if (!pool.ok()) return pool.error();
+  ProbeOptions quick = options;
+  quick.quick = true;
+  auto memory = find_memory(**pool, machine, quick);
+  if (!memory.ok()) return memory.error();
+  std::unique_ptr<ReadCeiling> ceiling(new ReadCeiling(std::move(pool).value(), **level));
+  for (const auto& [data, label] : memory->parts) ceiling->reads_.add(data, label);
+  ceiling->buffers_ = std::move(memory->buffers);
+  return ceiling;
+}
+
+double ReadCeiling::sample() {
+  reads_.choose(2, true);
+  return reads_.median();
+}
+
 }  // namespace fourfold

@@ -113,4 +113,20 @@ class ReadProbe {
   std::vector<Arm> arms_;      // best first
 };
 
+// The read ceiling now, again and again: a team, memory and a ReadProbe that stay, so that one look takes some 50 ms.
+class ReadCeiling {
+ public:
+  // With `data` (see ProbeOptions) nothing is allocated. Errors as those of probe().
+  static result<std::unique_ptr<ReadCeiling>> create(const ProbeOptions& options);
+  double sample();  // bytes per second: the best median of two rounds of the likely walks
+
+ private:
+  ReadCeiling(std::unique_ptr<Pool> pool, const simd::ProbeKernels& kernels)
+      : pool_(std::move(pool)), reads_(*pool_, kernels) {}
+
+  std::unique_ptr<Pool> pool_;
+  std::vector<PageBuffer> buffers_;
+  ReadProbe reads_;
+};
+
 }  // namespace fourfold

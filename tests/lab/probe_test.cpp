@@ -111,6 +111,18 @@ TEST(ReadProbe, ReadsTheCallersBytes) {
   EXPECT_NE(reads.pattern().find(", weights"), std::string::npos);
 }
 
+TEST(ReadCeiling, SamplesAgainAndAgain) {
+  auto buffer = std::move(PageBuffer::create(4 << 20, false)).value();
+  std::memset(buffer.bytes().data(), 7, buffer.bytes().size());
+  ProbeOptions options = quick(2, "");
+  options.data = buffer.bytes();
+  auto ceiling = ReadCeiling::create(options);
+  ASSERT_TRUE(ceiling.ok()) << ceiling.error().message();
+  for (int i = 0; i < 3; ++i) EXPECT_GT((*ceiling)->sample(), 0);
+  EXPECT_FALSE(ReadCeiling::create(quick(-1, "")).ok());
+  EXPECT_FALSE(ReadCeiling::create(quick(1, "none")).ok());
+}
+
 TEST(ProbeText, ShowsWhatWasMeasuredOnly) {
   Ceilings c;
   c.cpu = "A Fine CPU";
