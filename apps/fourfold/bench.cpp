@@ -2,6 +2,7 @@
 #include "bench.hpp"
 
 #include <algorithm>
+#include <memory>
 
 #include "cpu/simd/kernels.hpp"
 #include "cpu/topology.hpp"
@@ -80,14 +81,20 @@ class Pass {
   RandomIds& ids_;
 };
 
-// The read ceiling now; a machine's changes while it is measured, so repetitions and ceilings take turns.
-std::optional<Ceilings> ceilings_now(const Everywhere& everywhere) {
+// The machine's ceilings: of arithmetic once, of reading before and after every repetition, since what memory gives
+// changes while it is measured.
+struct Machine {
+  Ceilings ceilings;
+  std::unique_ptr<ReadCeiling> reading;
+};
+
+std::optional<Machine> machine_of(const Everywhere& everywhere) {
   if (everywhere.executor != "team") return std::nullopt;
   ProbeOptions options;
   options.threads = everywhere.threads;
   options.isa = simd::kernels().name;
   options.quick = true;
-  return must(probe(options));
+  return Machine{must(probe(options)), must(ReadCeiling::create(options))};
 }
 
 int Bench::longest() const {
@@ -142,6 +149,7 @@ int Bench::run() const {
     for (const int n : generated)
       if (n > 0) tests.push_back({.generated = n, .depth = depth});
   }
+  const auto machine = machine_of(everywhere);
   RandomIds ids(model.vocab());
   Pass pass(session, ids);
   Progress progress("measuring");
@@ -154,19 +162,21 @@ int Bench::run() const {
       if (warm.generated > 0) warm.generated = 1;
       pass(warm, false);
     }
-    Ceilings last;
+    double before = machine ? machine->reading->sample() : 0;
     for (int r = 0; r < repetitions; ++r) {
-      if (const auto now = ceilings_now(everywhere)) {
-        last = *now;
-        test.ceilings.push_back(now->read_bytes_per_s);
-      }
       test.seconds.push_back(pass(test, true));
+      if (machine) {
+        const double after = machine->reading->sample();
+        test.ceilings.push_back((before + after) / 2);
+        before = after;
+      }
       progress.update(++done / all, test.name() + " " + rate(test.tokens() / test.seconds.back()) + " t/s");
     }
-    test.has_limits = !test.ceilings.empty();
-    if (!test.has_limits) continue;
+    test.has_limits = machine.has_value();
+    if (!machine) continue;
+    const Ceilings& c = machine->ceilings;
     const Limits limits{
-        quantile(test.ceilings, 0.5), last.int8_ops, last.bf16_ops, last.f32_flops, last.threads, computing.f32, ""};
+        quantile(test.ceilings, 0.5), c.int8_ops, c.bf16_ops, c.f32_flops, c.threads, computing.f32, ""};
     test.floor = floor_of_test(session, test, options.batch, limits);
   }
   progress.clear();

@@ -13,7 +13,7 @@ struct Measured {
   int prompt = 0, generated = 0, depth = 0;  // one of the first two is 0
   std::vector<double> seconds{};             // per repetition
   std::vector<double> token_seconds{};       // per token generated; per repetition / tokens for a prompt
-  std::vector<double> ceilings{};            // bytes per second, read in turns with the repetitions; may be empty
+  std::vector<double> ceilings{};            // bytes per second, read before and after each repetition; may be empty
   Floor floor{};                             // at the median ceiling, of the whole test
   bool has_limits = false;
 
@@ -22,7 +22,7 @@ struct Measured {
   std::vector<double> rates() const;
   double bytes_per_token() const { return floor.cost.bytes() / tokens(); }
   double median_s() const;
-  double share() const { return floor.memory_s / median_s(); }
+  double share() const;  // of the ceiling around each repetition, the median; for has_limits only
   double mfu() const { return floor.compute_s / median_s(); }
 };
 

@@ -139,6 +139,12 @@ std::vector<double> Measured::rates() const {
 
 double Measured::median_s() const { return quantile(seconds, 0.5); }
 
+double Measured::share() const {
+  std::vector<double> shares;
+  for (std::size_t r = 0; r < seconds.size(); ++r) shares.push_back(floor.cost.bytes() / ceilings[r] / seconds[r]);
+  return quantile(shares, 0.5);
+}
+
 double dollars_per_million(const BenchContext& context, const Measured& m) {
   return *context.price / 3600 * m.median_s() / m.tokens() * 1e6;
 }
