@@ -132,7 +132,7 @@ constexpr T rescale(T x, T reference) {
   return x == reference ? T(1) : fourfold::exp(x - reference);
 }
 
-// Sum of a[i] b[i] in 16 interleaved chains, added in order.
+// Sum of a[i] b[i] in 16 interleaved chains, halves added to halves.
 template <class T>
 constexpr T dot(const T* a, const T* b, int n) {
   T lane[16]{};
@@ -140,9 +140,9 @@ constexpr T dot(const T* a, const T* b, int n) {
   for (; i + 16 <= n; i += 16)
     for (int j = 0; j < 16; ++j) lane[j] += a[i + j] * b[i + j];
   for (int j = 0; i + j < n; ++j) lane[j] += a[i + j] * b[i + j];
-  T sum = 0;
-  for (T x : lane) sum += x;
-  return sum;
+  for (int half = 8; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j) lane[j] += lane[j + half];
+  return lane[0];
 }
 
 }  // namespace fourfold

@@ -71,11 +71,7 @@ struct OnlineSoftmax {
     r.m = m;
     r.l = keep * r.l + l;
     for (int c = 0; c < r.columns; ++c) r.o[c] *= keep;
-    for (int j = 0; j < kLeaf; ++j) {
-      const T* value = values.values + j * values.stride;
-      if (p[j] != 0)  // a key that does not count may hold anything
-        for (int c = 0; c < r.columns; ++c) r.o[c] += p[j] * value[c];
-    }
+    add_weighted(r, p, values);
   }
   constexpr void merge(Row& r, const Row& next) const {
     if (next.m == -kInfinity<T>) return;
@@ -86,6 +82,22 @@ struct OnlineSoftmax {
   }
 
  private:
+  // o += sum of p[j] v[j], four keys at a time; a key of weight 0 may hold anything.
+  static constexpr void add_weighted(Row& r, const T* p, ValueTile<T> values) {
+    int key[kLeaf], count = 0;
+    for (int j = 0; j < kLeaf; ++j)
+      if (p[j] != 0) key[count++] = j;
+    const auto value = [&](int i) { return values.values + key[i] * values.stride; };
+    int i = 0;
+    for (; i + 4 <= count; i += 4) {
+      const T *a = value(i), *b = value(i + 1), *c = value(i + 2), *d = value(i + 3);
+      const T pa = p[key[i]], pb = p[key[i + 1]], pc = p[key[i + 2]], pd = p[key[i + 3]];
+      for (int n = 0; n < r.columns; ++n) r.o[n] += (pa * a[n] + pb * b[n]) + (pc * c[n] + pd * d[n]);
+    }
+    for (; i < count; ++i)
+      for (int n = 0; n < r.columns; ++n) r.o[n] += p[key[i]] * value(i)[n];
+  }
+
   static constexpr int kLanes = 16;  // independent partial sums, so that the loops over a leaf vectorise
 };
 OnlineSoftmax(std::span<const float>)->OnlineSoftmax<float>;
