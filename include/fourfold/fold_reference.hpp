@@ -1,6 +1,7 @@
 // The element-level fold: the definition every other driver is measured against. It never asks a walk for tiles.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <fourfold/epilogue.hpp>
 #include <fourfold/executor.hpp>
@@ -35,36 +36,35 @@ void attend(const F& fold, const Reference<T>&, const Heads<Q>& q, const Heads<K
             const Heads<O>& out, LseRows lse, const Sequences& sequences) {
   const auto monoid = in_arithmetic<T>(fold.monoid);
   const int group = q.heads / k.heads, columns = v.dim();
-  std::vector<T> result(static_cast<std::size_t>(q.heads) * columns), scores;
+  std::vector<T> result(static_cast<std::size_t>(q.heads) * columns);
+  std::vector<typename decltype(monoid)::State> states(columns);
   for (int s = 0; s < sequences.count(); ++s) {
     const Range queries{sequences.queries[s], sequences.queries[s + 1]};
     const Range keys{sequences.keys[s], sequences.keys[s + 1]};
-    scores.resize(keys.size());
     for (int token = queries.first; token < queries.end; ++token) {
       const int position = keys.size() - (queries.end - token);
       for (int head = 0; head < q.heads; ++head) {
         const auto score = at_head(fold.score, head);
+        std::fill(states.begin(), states.end(), monoid.identity());
         for (int key = 0; key < keys.size(); ++key) {
           if (!fold.walk.visible(position, key)) continue;
           T dot = 0;
           for (int d = 0; d < q.dim(); ++d)
             dot += static_cast<T>(q(token, head, d)) * static_cast<T>(k(keys.first + key, head / group, d));
-          scores[key] = static_cast<T>(score(dot, position, key));
+          const T weight = static_cast<T>(score(dot, position, key));
+          for (int c = 0; c < columns; ++c)
+            states[c] =
+                monoid.combine(states[c], monoid.lift(weight, static_cast<T>(v(keys.first + key, head / group, c))));
         }
         for (int c = 0; c < columns; ++c) {
-          auto state = monoid.identity();
-          for (int key = 0; key < keys.size(); ++key)
-            if (fold.walk.visible(position, key))
-              state =
-                  monoid.combine(state, monoid.lift(scores[key], static_cast<T>(v(keys.first + key, head / group, c))));
-          state = complete(monoid, state, head);
-          result[head * columns + c] = static_cast<T>(monoid.finish(state));
-          if constexpr (requires { monoid.lse(state); })
-            if (lse.data) lse(token, head) = static_cast<float>(monoid.lse(state));
+          const auto done = complete(monoid, states[c], head);
+          result[head * columns + c] = static_cast<T>(monoid.finish(done));
+          if constexpr (requires { monoid.lse(done); })
+            if (lse.data && c == 0) lse(token, head) = static_cast<float>(monoid.lse(done));
         }
       }
       apply(fold.epilogue, std::span<T>(result), token);
-      for (std::size_t c = 0; c < result.size(); ++c) out.matrix(token, c) = static_cast<float>(result[c]);
+      for (std::size_t c = 0; c < result.size(); ++c) out.matrix(token, c) = static_cast<element_of<O>>(result[c]);
     }
   }
 }

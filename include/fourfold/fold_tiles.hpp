@@ -185,7 +185,7 @@ class TileAttend {
       const int token = job.queries.first + i / group_, head = head_of(job, i);
       for (int c = 0; c < width_; ++c) {
         const auto done = complete(fold_.monoid, rows_.column(state, c), head);
-        out_.matrix(token, std::int64_t{head} * width_ + c) = static_cast<float>(fold_.monoid.finish(done));
+        out_.matrix(token, std::int64_t{head} * width_ + c) = static_cast<element_of<O>>(fold_.monoid.finish(done));
         if constexpr (requires { fold_.monoid.lse(done); })
           if (lse_.data && c == 0) lse_(token, head) = static_cast<float>(fold_.monoid.lse(done));
       }

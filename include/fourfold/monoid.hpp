@@ -66,6 +66,12 @@ struct Arithmetic<M> {
 }  // namespace detail
 
 template <class M>
+inline constexpr bool kLogScaled = false;
+template <class M>
+requires requires { M::log_scaled; }
+inline constexpr bool kLogScaled<M> = M::log_scaled;
+
+template <class M>
 using real_of = typename detail::Arithmetic<M>::Real;
 
 // The monoid in arithmetic T, if it says how; otherwise itself.

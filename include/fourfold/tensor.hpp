@@ -5,6 +5,8 @@
 #include <fourfold/status.hpp>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 namespace fourfold {
 
@@ -27,16 +29,22 @@ struct Rows {
 template <class M>
 struct Heads {
   M matrix;
-  int heads = 1;
+  int heads;
+  int width;  // of one head: dim()
 
-  constexpr Heads(M matrix, int heads) : matrix(matrix), heads(heads) {}
+  constexpr Heads(M matrix, int heads)
+      : matrix(matrix), heads(heads), width(heads > 0 ? static_cast<int>(matrix.columns / heads) : 0) {}
 
   constexpr int tokens() const { return static_cast<int>(matrix.rows); }
-  constexpr int dim() const { return static_cast<int>(matrix.columns / heads); }
+  constexpr int dim() const { return width; }
   constexpr decltype(auto) operator()(std::int64_t token, int head, int d) const {
-    return matrix(token, std::int64_t{head} * dim() + d);
+    return matrix(token, std::int64_t{head} * width + d);
   }
 };
+
+// The type of a matrix's elements.
+template <class M>
+using element_of = std::remove_cvref_t<decltype(std::declval<const M&>()(0, 0))>;
 
 // Sequences packed one after the other. Sequence s owns the queries [queries[s], queries[s + 1]) and the keys
 // [keys[s], keys[s + 1]); any may be empty. Its last query stands at the position of its last key.

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
+#include <fourfold/fold.hpp>
 #include <limits>
 #include <vector>
 
@@ -156,32 +158,20 @@ class ReferenceSteps {
 
   void run(const Attend& step, State& state) const {
     const CacheSpec& spec = program_.caches[static_cast<std::size_t>(step.cache)];
-    const auto& cache = state.caches[static_cast<std::size_t>(step.cache)];
-    const int d = spec.head_dim, group = step.heads / spec.kv_heads;
-    std::vector<T> score;
-    for (int t = 0; t < state.tokens(); ++t)
-      for (int h = 0; h < step.heads; ++h) {
-        const int last = state.position + t, first = spec.window > 0 ? std::max(0, last - spec.window + 1) : 0;
-        const T* q = state.at(step.query, t) + static_cast<std::ptrdiff_t>(h) * d;
-        const auto row = [&](const std::vector<T>& v, int key) {
-          return v.data() + (static_cast<std::ptrdiff_t>(key) * spec.kv_heads + h / group) * d;
-        };
-        score.assign(static_cast<std::size_t>(last - first + 1), T{0});
-        T top = -std::numeric_limits<T>::infinity(), sum = 0;
-        for (int key = first; key <= last; ++key) {
-          T& s = score[static_cast<std::size_t>(key - first)];
-          for (int i = 0; i < d; ++i) s += q[i] * row(cache.keys, key)[i];
-          s *= static_cast<T>(step.scale);
-          if (step.soft_cap > 0) s = static_cast<T>(step.soft_cap) * std::tanh(s / static_cast<T>(step.soft_cap));
-          top = std::max(top, s);
-        }
-        for (T& s : score) sum += s = std::exp(s - top);
-        T* out = state.at(step.out, t) + static_cast<std::ptrdiff_t>(h) * d;
-        std::fill_n(out, d, T{0});
-        for (int key = first; key <= last; ++key)
-          for (int i = 0; i < d; ++i)
-            out[i] += score[static_cast<std::size_t>(key - first)] / sum * row(cache.values, key)[i];
-      }
+    auto& cache = state.caches[static_cast<std::size_t>(step.cache)];
+    const int tokens = state.tokens(), keys = state.position + tokens;
+    const auto view = [&](T* data, int rows, int heads) {
+      return Heads{Rows{data, rows, heads * spec.head_dim}, heads};
+    };
+    const auto attend = [&](auto score) {
+      const Fold fold{Window{spec.window > 0 ? spec.window : kEveryKey}, score, OnlineSoftmax<T>{}};
+      return fold.on(Reference<T>{})
+          .attend(view(state.at(step.query, 0), tokens, step.heads), view(cache.keys.data(), keys, spec.kv_heads),
+                  view(cache.values.data(), keys, spec.kv_heads), view(state.at(step.out, 0), tokens, step.heads));
+    };
+    const Scale scale{step.scale};
+    [[maybe_unused]] const status done = step.soft_cap > 0 ? attend(scale | SoftCap{step.soft_cap}) : attend(scale);
+    assert(done.ok());  // the builder made the shapes fit
   }
 
   const Program& program_;
