@@ -5,7 +5,6 @@
 #include <cassert>
 #include <cmath>
 #include <fourfold/fold.hpp>
-#include <limits>
 #include <vector>
 
 #include "program/reference_weights.hpp"
@@ -107,7 +106,7 @@ class ReferenceSteps {
   void finish(const Store& e, const std::vector<std::vector<T>>& y, int, State& state) const {
     T* out = state.at(e.out, 0);
     for (std::size_t i = 0; i < y[0].size(); ++i)
-      out[i] = e.soft_cap > 0 ? static_cast<T>(e.soft_cap) * std::tanh(y[0][i] / static_cast<T>(e.soft_cap)) : y[0][i];
+      out[i] = e.soft_cap > 0 ? SoftCap{e.soft_cap}(y[0][i], 0, 0) : y[0][i];
   }
   void finish(const AddTo& e, const std::vector<std::vector<T>>& y, int, State& state) const {
     for (std::size_t i = 0; i < y[0].size(); ++i) state.at(e.out, 0)[i] = state.at(e.x, 0)[i] + y[0][i];
@@ -116,10 +115,7 @@ class ReferenceSteps {
     for (std::size_t i = 0; i < y[0].size(); ++i) state.at(e.out, 0)[i] = activate(e.activation, y[0][i]) * y[1][i];
   }
   static T activate(Activation activation, T x) {
-    if (activation == Activation::silu) return x / (1 + std::exp(-x));
-    const T inner =
-        std::sqrt(T{2} / static_cast<T>(3.14159265358979323846)) * (x + static_cast<T>(0.044715) * x * x * x);
-    return x / 2 * (1 + std::tanh(inner));
+    return activation == Activation::silu ? Silu{}(x, 0, 0) : GeluTanh{}(x, 0, 0);
   }
 
   void finish(const Append& e, std::vector<std::vector<T>>& y, int count, State& state) const {

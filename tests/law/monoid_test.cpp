@@ -196,6 +196,9 @@ TEST(RowMonoidLaw, MaskedLeavesAndEmptyRowsChangeNoBit) {
   EXPECT_EQ(empty.l, row.l);
 }
 
+static_assert(kLogScaled<OnlineSoftmax<float>> && kLogScaled<LogSumExp<double>> && !kLogScaled<Sum<float>>);
+static_assert(Affine<float>::transition == Transition::scalar && !Affine<float>::commutative);
+
 // Fault A3: empty states join as empty, and a finite state keeps its bits.
 TEST(OnlineSoftmaxLaw, EmptyStatesJoinWithoutNaN) {
   const OnlineSoftmax<float> monoid;

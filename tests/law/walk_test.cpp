@@ -142,19 +142,24 @@ TEST(Load, PagedReadsThroughTheTable) {
   EXPECT_EQ(paged(6, 2), (2 * 4 + 2) * 3 + 2);
 }
 
-TEST(Load, BlocksAreReadByRowAndColumn) {
-  std::vector<std::uint8_t> bytes(2 * 2 * 34);
-  for (int block = 0; block < 4; ++block) {
-    std::vector<float> x(32, static_cast<float>(block + 1));
-    blocks::encode_q8_0(x.data(), bytes.data() + block * 34);
+TEST(Load, EveryStorageIsReadByRowAndColumn) {
+  Random random(20);
+  for (const StorageInfo& storage : kStorages) {
+    const int columns = 2 * storage.block_elements, row_bytes = 2 * storage.block_bytes;
+    std::vector<std::uint8_t> bytes(3 * row_bytes);
+    for (auto& byte : bytes) byte = static_cast<std::uint8_t>(random.integer(0, 59));  // small exponents: no NaN
+    const Stored stored{storage.storage, bytes.data(), 3, columns};
+    with_storage(storage.storage, [&](auto block) {
+      const Contiguous<decltype(block)> load(bytes.data(), 3, columns);
+      for (int row = 0; row < 3; ++row)
+        for (int column = 0; column < columns; ++column) {
+          const std::uint8_t* at = &bytes[row * row_bytes + column / storage.block_elements * storage.block_bytes];
+          EXPECT_EQ(load(row, column), decode(storage.storage, at, column % storage.block_elements)) << storage.name;
+          EXPECT_EQ(stored(row, column), load(row, column));
+        }
+      return 0;
+    });
   }
-  const Contiguous<blocks::Q8_0> load(bytes.data(), 2, 64);
-  const Stored stored{Storage::q8_0, bytes.data(), 2, 64};
-  for (int row = 0; row < 2; ++row)
-    for (int column = 0; column < 64; ++column) {
-      EXPECT_NEAR(load(row, column), 2 * row + column / 32 + 1, 2e-3);
-      EXPECT_EQ(load(row, column), stored(row, column));
-    }
 }
 
 }  // namespace
