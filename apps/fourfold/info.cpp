@@ -1,4 +1,5 @@
 // info: what is in a model file, whatever its architecture: only metadata and the table of tensors are read.
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <variant>
@@ -131,7 +132,10 @@ Json tokenizer_summary(const Checkpoint& file) {
 std::string plain(const Json& value) {
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
   if (value.is_number_integer()) return grouped_by_three(value.get<std::int64_t>());
-  if (value.is_number()) return significant(value.get<double>(), 6);
+  if (value.is_number()) {
+    const double number = value.get<double>();
+    return number == std::floor(number) ? grouped_by_three(std::llround(number)) : significant(number, 6);
+  }
   return abbreviated(value.get<std::string>());
 }
 

@@ -279,6 +279,7 @@ int run_verb(int argc, char** argv, const std::vector<Verb>& verbs) {
   const std::string hint =
       " (fourfold " + (argc > 1 && actions.count(argv[1]) ? argv[1] + std::string(" ") : "") + "--help)";
   if (argc == 1) arguments.push_back("--help");
+  if (argc > 1 && argv[1][0] != '-' && actions.count(argv[1]) == 0) misuse(shown(argv[1]) + " is no verb" + hint);
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {

@@ -1,4 +1,6 @@
 // run: complete a prompt. The text streams to stdout, prompt first; the closing line with the figures goes to stderr.
+#include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "exit.hpp"
@@ -100,6 +102,7 @@ int Run::run() {
 
 int Run::finish(const Generation& generation, const Session& session, Timings& timings,
                 const std::string& answer) const {
+  timings.prefill_tokens = std::min(timings.prefill_tokens, session.position());  // fewer if it was interrupted
   timings.decode_tokens = session.position() - timings.prefill_tokens;
   compare_with_limits(timings, session, everywhere, computing.f32);
   if (everywhere.json) {

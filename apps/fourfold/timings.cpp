@@ -20,7 +20,7 @@ void compare_with_limits(Timings& t, const Session& session, const Everywhere& e
 std::string closing_line(const Timings& t, const std::string& why_ended) {
   std::vector<std::string> parts;
   if (t.load_s > 0) parts.push_back("load " + milliseconds(t.load_s));
-  parts.push_back("first token " + milliseconds(t.first_token_s));
+  if (t.first_token_s > 0) parts.push_back("first token " + milliseconds(t.first_token_s));
   parts.push_back("prefill " + grouped_by_three(t.prefill_tokens) + " tokens " + rate(t.prefill_tokens / t.prefill_s) +
                   " t/s");
   if (t.decode_tokens > 0) {

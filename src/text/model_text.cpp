@@ -8,7 +8,8 @@ result<Tokenizer> read_tokenizer(const Checkpoint& checkpoint) {
   if (checkpoint.format() == Checkpoint::Format::gguf) return Tokenizer::from_gguf(checkpoint.metadata());
   auto vocabulary = checkpoint.side_file("tokenizer.json");
   if (!vocabulary.ok()) return vocabulary.error();
-  return status{Code::unsupported, "tokenizer.json is not read by this version"};
+  const auto config = checkpoint.side_file("tokenizer_config.json");
+  return Tokenizer::from_json(*vocabulary, config.ok() ? *config : std::string{});
 }
 
 result<std::string> read_chat_template(const Checkpoint& checkpoint) {
@@ -26,6 +27,23 @@ result<std::string> read_chat_template(const Checkpoint& checkpoint) {
   if (!keys.ok()) return keys.error();
   const auto text = keys->get_string("chat_template");
   return text.ok() ? result<std::string>(std::string(*text)) : none;
+}
+
+std::string special_text(const Checkpoint& checkpoint, std::string_view which) {
+  const std::string name(which);
+  if (checkpoint.format() == Checkpoint::Format::gguf) {
+    const auto id = checkpoint.metadata().get_int("tokenizer.ggml." + name + "_token_id");
+    const auto tokens = checkpoint.metadata().get_strings("tokenizer.ggml.tokens");
+    const bool known = id.ok() && tokens.ok() && *id >= 0 && static_cast<std::size_t>(*id) < tokens->size();
+    return known ? std::string((*tokens)[static_cast<std::size_t>(*id)]) : std::string{};
+  }
+  const auto config = checkpoint.side_file("tokenizer_config.json");
+  if (!config.ok()) return {};
+  const auto keys = metadata_from_json(*config, "tokenizer_config.json");
+  if (!keys.ok()) return {};
+  auto text = keys->get_string(name + "_token");  // the text, or an object with its content
+  if (!text.ok()) text = keys->get_string(name + "_token.content");
+  return text.ok() ? std::string(*text) : std::string{};
 }
 
 }  // namespace fourfold

@@ -1,0 +1,509 @@
+#!/usr/bin/env python3
+"""The command-line program from outside. FOURFOLD: the program; FOURFOLD_TEST_DATA: tests/data."""
+import json
+import os
+import pathlib
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import arrays
+
+PROGRAM = os.environ["FOURFOLD"]
+DATA = os.environ["FOURFOLD_TEST_DATA"]
+LLAMA = DATA + "/models/llama"
+GGUF = DATA + "/models/llama.f32.gguf"
+FAMILIES = ["llama", "qwen2", "qwen3", "gemma3"]
+
+
+class Program(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def put(self, name, data):
+        pathlib.Path(self.path(name)).write_bytes(data)
+
+    def call(self, *arguments, **more):
+        more.setdefault("stdin", None if "input" in more else subprocess.DEVNULL)
+        environment = {**os.environ, **more.pop("environment", {})}
+        return subprocess.run([PROGRAM, *map(str, arguments)], stdout=more.pop("stdout", subprocess.PIPE),
+                              stderr=subprocess.PIPE, timeout=120, env=environment, **more)
+
+    def good(self, *arguments, **more):
+        done = self.call(*arguments, **more)
+        self.assertEqual(done.returncode, 0, (arguments, done.stderr))
+        return done.stdout
+
+    def bad(self, code, words, *arguments, **more):
+        """Ends with this code and one line on stderr that holds the words; nothing on stdout."""
+        done = self.call(*arguments, **more)
+        message = done.stderr.decode()
+        self.assertEqual(done.returncode, code, (arguments, message))
+        self.assertTrue(message.startswith("error: "), message)
+        self.assertEqual(message.count("\n"), 1, message)
+        for word in words if isinstance(words, (list, tuple)) else [words]:
+            self.assertIn(word, message)
+        self.assertFalse(done.stdout)
+        return message
+
+    def left(self):
+        return sorted(os.listdir(self.folder))
+
+
+def joined(values):
+    return ",".join(map(str, values))
+
+
+class Usage(Program):
+    def test_help_has_examples_and_fits_a_terminal(self):
+        self.assertIn(b"tokenize", self.good("--help"))
+        for verb in ["run", "logits", "bench", "tokenize", "detokenize", "info", "explain", "probe", "check", "doctor"]:
+            text = self.good(verb, "--help").decode()
+            self.assertIn("examples:", text)
+            self.assertIn("--json", text)
+            self.assertIn("--threads", text)
+            for line in text.split("examples:")[0].splitlines():
+                self.assertLessEqual(len(line), 80, line)
+        self.assertRegex(self.good("--version").decode(), r"^fourfold \d+\.\d+\.\d+\n$")
+
+    def test_misuse_is_code_2_and_names_what_is_wrong(self):
+        self.bad(2, "nosuchverb", "nosuchverb")
+        self.bad(2, "--nosuch", "run", "--nosuch")
+        self.bad(2, "which model", "run", "-p", "x")
+        self.bad(2, "which prompt", "run", "-m", GGUF)
+        self.bad(2, "--executor", "run", "-m", GGUF, "--executor", "gpu", "-p", "x")
+        self.bad(2, "--device", "info", "-m", GGUF, "--device", "tpu")
+        self.bad(1, "no CUDA", "info", "-m", GGUF, "--device", "cuda:0")
+        self.bad(2, "ids and a text", "run", "-m", GGUF, "--ids", "1", "-p", "x")
+        self.bad(2, "-o FILE", "logits", "-m", GGUF, "--ids", "1")
+
+    def test_numbers_are_parsed_whole_and_in_range(self):
+        for flag, values in {"-n": ["-2", "1e9", "5x", "", "99999999999", "0x10", "1.5"],
+                             "-t": ["0", "-1", "nan", "100000"],
+                             "-c": ["-5", "many"],
+                             "--temp": ["nan", "inf", "-1", "1e3", "0.5x", "hot"],
+                             "--top-p": ["1.5", "-0.1"],
+                             "--repeat-penalty": ["0", "nan"],
+                             "--top-k": ["-1", "2147483648"],
+                             "-s": ["-2", "18446744073709551616", "1.0"],
+                             "--batch-size": ["0"],
+                             "--cache": ["q4_0"]}.items():
+            for value in values:
+                self.bad(2, flag.strip("-"), "run", "-m", GGUF, "--ids", "1", flag, value)
+        for ids in ["1,,2", "1,-2", "a", "1,2,", "1.5", "99999999999"]:
+            self.bad(2, "--ids", "run", "-m", GGUF, "--ids", ids)
+
+    def test_llama_cpp_spellings(self):
+        self.good("run", "-m", GGUF, "--ids", "5", "-n", "1", "-ctk", "bf16", "-c", "64", "-b", "32", "-t", "1", "-s", "-1",
+                  "--temp", "0", "--top-k", "40", "--top-p", "0.9", "--min-p", "0.1", "--typical", "1",
+                  "--repeat-penalty", "1.1", "--repeat-last-n", "64", "--presence-penalty", "0",
+                  "--frequency-penalty", "0", "--xtc-probability", "0", "--xtc-threshold", "0.1", "--dynatemp-range", "0",
+                  "--dynatemp-exp", "1", "--top-nsigma", "-1", "--ignore-eos")
+
+
+class Text(Program):
+    def vocabulary(self):
+        """A file of metadata alone, of an architecture that nobody runs."""
+        spelled = {}
+        n = 0
+        for b in range(256):  # GPT-2's letters for bytes
+            if 33 <= b <= 126 or 161 <= b <= 172 or 174 <= b <= 255:
+                spelled[b] = chr(b)
+            else:
+                spelled[b] = chr(256 + n)
+                n += 1
+        tokens = [spelled[b] for b in range(256)] + ["ab", "<eos>"]
+        arrays.write_gguf(self.path("v.gguf"), {
+            "general.architecture": "nobody-runs-this", "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2",
+            "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": [1] * 257 + [3],
+            "tokenizer.ggml.merges": ["a b"], "tokenizer.ggml.eos_token_id": 257})
+        return self.path("v.gguf")
+
+    def test_round_trip_of_every_byte(self):
+        model = self.vocabulary()
+        data = bytes(range(256)) + "ab ü 🦙\r\n\0".encode() + b"\xf0\x9f"
+        self.put("in", data)
+        ids = self.good("tokenize", "-m", model, "-f", self.path("in"))
+        self.assertEqual(len(json.loads(ids)), len(data) - 2)  # "ab" is one token, twice
+        self.assertEqual(self.good("detokenize", "-m", model, "-", input=ids), data)
+        self.assertEqual(self.good("tokenize", "-m", model, "-", input=data), ids)
+
+    def test_special_tokens_only_when_asked(self):
+        model = self.vocabulary()
+        self.assertEqual(json.loads(self.good("tokenize", "-m", model, "--special", "ab<eos>")), [256, 257])
+        self.assertNotIn(257, json.loads(self.good("tokenize", "-m", model, "ab<eos>")))
+        self.assertEqual(self.good("detokenize", "-m", model, "256,257"), b"ab")
+        self.assertEqual(self.good("detokenize", "-m", model, "--special", "--ids", "256,257"), b"ab<eos>")
+        pieces = self.good("tokenize", "-m", model, "--pieces", "ab\u00fc").splitlines()
+        self.assertEqual(pieces[0], b'256\t"ab"')
+        self.assertEqual(len(pieces), 3)
+        for line in pieces:
+            json.loads(line.split(b"\t")[1])
+
+    def test_what_is_not_there(self):
+        model = self.vocabulary()
+        self.bad(1, "no-such-file", "tokenize", "-m", model, "-f", self.path("no-such-file"))
+        self.bad(1, "258", "detokenize", "-m", model, "258")
+        self.bad(2, "detokenize", "detokenize", "-m", model, "1,x")
+        self.bad(2, "which text", "tokenize", "-m", model)
+        self.bad(1, "tokenizer", "tokenize", "-m", LLAMA, "x")
+        self.bad(1, "nobody-runs-this", "run", "-m", model, "--ids", "1")
+
+
+class Information(Program):
+    def test_info(self):
+        text = self.good("info", "-m", GGUF, "--tensors", "--metadata").decode()
+        for word in ["llama", "token_embd.weight", "general.architecture", "F32"]:
+            self.assertIn(word, text)
+        for line in text.splitlines():
+            self.assertEqual(line, line.rstrip())
+        facts = json.loads(self.good("info", "-m", GGUF, "--json", "--tensors"))
+        self.assertEqual(facts["hyper_parameters"]["layers"], 3)
+        self.assertEqual(len(facts["tensor_list"]), facts["tensors"])
+        self.assertTrue(facts["runs"])
+        self.assertEqual(json.loads(self.good("info", "-m", LLAMA, "--json"))["format"], "safetensors")
+
+    def test_info_of_an_architecture_that_cannot_run(self):
+        arrays.write_gguf(self.path("v.gguf"), {"general.architecture": "nobody\nruns"})
+        text = self.good("info", "-m", self.path("v.gguf")).decode()
+        self.assertIn("because", text)
+        self.assertIn("nobody\\x0aruns", text)
+        self.assertFalse(json.loads(self.good("info", "-m", self.path("v.gguf"), "--json"))["runs"])
+
+    def test_explain_adds_up(self):
+        for arguments in [("-m", LLAMA), ("--shape", "llama-3-8b", "--dtype", "bf16", "--context", "4096")]:
+            facts = json.loads(self.good("explain", *arguments, "--bandwidth", "100", "--compute", "2", "--price", "2",
+                                         "--json"))
+            total = facts["total"]
+            self.assertAlmostEqual(sum(s["times"] * s["bytes"] for s in facts["steps"]), total["bytes"], delta=1)
+            self.assertAlmostEqual(sum(s["times"] * s["flops"] for s in facts["steps"]), total["flops"], delta=1)
+            self.assertAlmostEqual(sum(s["share"] for s in facts["steps"]), 1, delta=1e-9)
+            for step in facts["steps"]:
+                self.assertAlmostEqual(step["floor_s"], max(step["bytes"] / 1e11, step["flops"] / 2e12), delta=1e-12)
+            self.assertAlmostEqual(total["dollars_per_million_tokens"], 2 / 3600 * total["floor_s"] * 1e6, delta=1e-9)
+        # 8.03 G numbers of two bytes, less the embedding's rows that are not read, and 4096 positions of keys and values
+        self.assertAlmostEqual(total["bytes"] / 1e9, 15.55, delta=0.01)
+
+    def test_doctor_and_forced_levels(self):
+        facts = json.loads(self.good("doctor", "--json"))
+        for level in facts["levels"].split():
+            chosen = json.loads(self.good("doctor", "--json", environment={"FOURFOLD_ISA": level}))["level_chosen"]
+            self.assertEqual(chosen, level)
+        self.assertEqual(self.call("doctor", environment={"FOURFOLD_ISA": "sse9"}).returncode, 1)
+        done = self.call("run", "-m", GGUF, "--ids", "1", "-n", "1", environment={"FOURFOLD_ISA": "sse9"})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"sse9", done.stderr)
+
+    def test_one_processor_means_one_thread(self):
+        one = str(min(os.sched_getaffinity(0)))
+        done = subprocess.run(["taskset", "-c", one, PROGRAM, "doctor", "--json"], stdout=subprocess.PIPE, check=True)
+        self.assertTrue(json.loads(done.stdout)["threads"].startswith("1,"))
+
+    def test_probe(self):
+        facts = json.loads(self.good("probe", "--quick", "--json", "-t", "1"))
+        self.assertGreater(facts["read_bytes_per_s"], 0)
+        self.assertEqual(facts["threads"], 1)
+
+
+class Logits(Program):
+    def logits(self, model, ids, *more):
+        self.good("logits", "-m", model, "--ids", joined(ids), "-o", self.path("o.npy"), *more)
+        self.assertEqual(self.left(), ["o.npy"])
+        return arrays.read_npy(self.path("o.npy"))
+
+    def test_goldens(self):
+        for family in FAMILIES:
+            model = f"{DATA}/models/{family}"
+            golden = arrays.read_safetensors(model + "/golden.safetensors")
+            fair = json.loads(pathlib.Path(model, "golden.json").read_text())["fair_bf16_tol"]
+            for p, bound in enumerate(fair):
+                ids, at = golden[f"prompt{p}.ids"][1], golden[f"prompt{p}.positions"][1]
+                for more, most in ((("--f32",), 1e-4), ((), bound)):
+                    with self.subTest(family=family, prompt=p, options=more):
+                        (rows, vocab), got = self.logits(model, ids, "--positions", "all", *more)
+                        self.assertEqual(rows, len(ids))
+                        chosen = [x for i in at for x in got[i * vocab:(i + 1) * vocab]]
+                        self.assertLessEqual(arrays.relative_rms(chosen, golden[f"prompt{p}.logits"][1]), most)
+
+    def test_gguf_against_the_same_goldens(self):
+        golden = arrays.read_safetensors(LLAMA + "/golden.safetensors")
+        for name, most in (("f32", 1e-4), ("f16", 1e-2)):
+            _, got = self.logits(f"{DATA}/models/llama.{name}.gguf", golden["prompt0.ids"][1], "--f32")
+            self.assertLessEqual(arrays.relative_rms(got, golden["prompt0.logits"][1]), most)
+
+    def test_same_bits_for_any_threads_chunks_and_positions(self):
+        ids = list(arrays.read_safetensors(LLAMA + "/golden.safetensors")["prompt2.ids"][1])
+        for family in FAMILIES:
+            for more in ((), ("--f32",), ("--cache", "bf16")):
+                (rows, vocab), first = self.logits(f"{DATA}/models/{family}", ids, "-t", "1", *more)
+                for change in (("-t", "2"), ("-t", "7"), ("--chunk", "1"), ("--chunk", "7"), ("--chunk", "64")):
+                    with self.subTest(family=family, options=more, change=change):
+                        self.assertEqual(self.logits(f"{DATA}/models/{family}", ids, *more, *change)[1], first)
+        last = self.logits(f"{DATA}/models/gemma3", ids, *more, "--positions", "last")
+        self.assertEqual(last[0], (1, vocab))
+        self.assertEqual(last[1], first[-vocab:])
+        some = self.logits(f"{DATA}/models/gemma3", ids, *more, "--positions", "0,5,-1", "--chunk", "3")
+        self.assertEqual(some[1], first[:vocab] + first[5 * vocab:6 * vocab] + first[-vocab:])
+
+    def test_executors_agree(self):
+        ids = range(3, 20)
+        _, exact = self.logits(LLAMA, ids, "--executor", "reference")
+        _, single = self.logits(LLAMA, ids, "--executor", "reference-f32")
+        _, team = self.logits(LLAMA, ids, "--f32")
+        self.assertLess(arrays.relative_rms(single, exact), 1e-5)
+        self.assertLess(arrays.relative_rms(team, exact), 1e-5)
+
+    def test_refusals_leave_no_file(self):
+        file = self.path("o.npy")
+        for code, word, more in [(1, "outside the vocabulary", ["--ids", "1,331"]),
+                                 (1, ["257", "256"], ["--ids", joined([5] * 257)]),
+                                 (1, ["20", "16"], ["--ids", joined([5] * 20), "-c", "16"]),
+                                 (1, "--positions", ["--ids", "1,2", "--positions", "2"]),
+                                 (2, "--positions", ["--ids", "1,2", "--positions", "some"]),
+                                 (2, "--positions", ["--ids", "1,2", "--positions", "1,0"]),
+                                 (1, "routed", ["--ids", "1,2", "--experts", self.path("e.json")])]:
+            self.bad(code, word, "logits", "-m", LLAMA, "-o", file, *more)
+            self.assertEqual(self.left(), [])
+        self.put("ids", b"[5, 6,\n 7]\n")
+        self.good("logits", "-m", LLAMA, "--ids-file", self.path("ids"), "-o", file)
+        self.assertEqual(arrays.read_npy(file)[0], (3, 331))
+
+
+class Run(Program):
+    def test_greedy_is_exact(self):
+        for family in FAMILIES:
+            golden = arrays.read_safetensors(f"{DATA}/models/{family}/golden.safetensors")
+            done = json.loads(self.good("run", "-m", f"{DATA}/models/{family}", "--ids", joined(golden["prompt0.ids"][1]),
+                                        "-n", "16", "--temp", "0", "--f32", "--ignore-eos", "--json"))
+            self.assertEqual(done["ids"], list(golden["prompt0.greedy"][1]))
+            self.assertEqual(done["finish"], "length")
+            self.assertEqual(set(done), {"ids", "text", "finish", "timings"})
+            self.assertEqual(done["timings"]["decode_tokens"], 15)
+
+    def test_text_streams_and_figures_follow(self):
+        done = self.call("run", "-m", GGUF, "-p", "abc", "-n", "5", "--temp", "0", "--ignore-eos")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.startswith(b"abc") and done.stdout.endswith(b"\n"), done.stdout)
+        self.assertRegex(done.stderr.decode(), r"^load .* first token .* prefill \d+ tokens .* t/s .* decode 4 tokens .* "
+                                               r"t/s .*/token, .*% of .* GB/s \((memory|compute) binds\)\n$")
+        answer = self.good("run", "-m", GGUF, "-p", "abc", "-n", "5", "--temp", "0", "--ignore-eos", "--no-display-prompt")
+        self.assertEqual(b"abc" + answer, done.stdout)
+        self.put("p", b"abc")
+        self.assertEqual(self.good("run", "-m", GGUF, "-f", self.path("p"), "-n", "5", "--temp", "0", "--ignore-eos"),
+                         done.stdout)
+        self.assertEqual(self.good("run", "-m", GGUF, "-", "-n", "5", "--temp", "0", "--ignore-eos", input=b"abc"),
+                         done.stdout)
+
+    def test_a_file_keeps_every_byte(self):
+        for end in (b"", b"\n", b"\n\n"):
+            done = self.call("run", "-m", GGUF, "-", "-n", "1", "--temp", "0", input=b"abc" + end)
+            n = len(json.loads(self.good("tokenize", "-m", GGUF, "-", input=b"abc" + end)))
+            self.assertIn(f"prefill {n} tokens", done.stderr.decode())
+            self.assertTrue(done.stdout.startswith(b"abc" + end))
+
+    def test_pieces_of_characters_never_break_output_or_json(self):
+        for seed in range(8):  # random bytes, most of them no UTF-8
+            arguments = ["run", "-m", GGUF, "--ids", "5,6,7", "-n", "60", "--temp", "50", "--top-k", "0", "--top-p", "1",
+                         "--min-p", "0", "--ignore-eos", "-s", seed]
+            text = json.loads(self.good(*arguments, "--json"))["text"]
+            shown = self.good(*arguments).decode()  # would throw
+            self.assertEqual(shown, text + "\n")
+        self.assertIn("\ufffd", text)
+
+    def test_seeds(self):
+        def ids(*more):
+            return json.loads(self.good("run", "-m", GGUF, "--ids", "5,6", "-n", "20", "--ignore-eos", "--json", *more))["ids"]
+        self.assertEqual(ids("-s", "7"), ids("-s", "7"))
+        self.assertNotEqual(ids("-s", "7", "--temp", "5"), ids("-s", "8", "--temp", "5"))
+        self.assertEqual(ids("--temp", "0", "-s", "1"), ids("--temp", "0", "-s", "2"))
+
+    def test_nothing_is_cut_silently(self):
+        self.bad(1, ["300", "256"], "run", "-m", GGUF, "--ids", joined([5] * 300))
+        self.bad(1, ["20", "16"], "run", "-m", GGUF, "--ids", joined([5] * 20), "-c", "16")
+        self.bad(1, "empty", "run", "-m", GGUF, "-p", "")
+        done = self.call("run", "-m", GGUF, "--ids", joined([5] * 15), "-c", "16", "--ignore-eos")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("the context of 16 tokens is full", done.stderr.decode())
+        done = json.loads(self.good("run", "-m", GGUF, "--ids", joined([5] * 15), "-c", "16", "--ignore-eos", "--json"))
+        self.assertEqual((done["finish"], len(done["ids"])), ("context", 2))
+        done = json.loads(self.good("run", "-m", GGUF, "--ids", joined([5] * 16), "-c", "16", "--ignore-eos", "--json"))
+        self.assertEqual((done["finish"], len(done["ids"])), ("context", 1))
+        done = json.loads(self.good("run", "-m", GGUF, "--ids", "5", "-n", "0", "--json"))
+        self.assertEqual((done["finish"], done["ids"], done["text"]), ("length", [], ""))
+
+    def test_a_model_without_vocabulary_prints_ids(self):
+        done = self.call("run", "-m", LLAMA, "--ids", "5,6", "-n", "3", "--temp", "0", "--ignore-eos")
+        self.assertRegex(done.stdout.decode(), r"^\d+,\d+,\d+\n$")
+        self.assertEqual(json.loads(self.good("run", "-m", LLAMA, "--ids", "5,6", "-n", "3", "--temp", "0", "--json",
+                                              "--ignore-eos"))["text"], "")
+        self.bad(1, "tokenizer", "run", "-m", LLAMA, "-p", "x")
+
+
+class Interrupted(Program):
+    SLOW = ["run", "-m", GGUF, "--ids", "5", "--ignore-eos", "--executor", "reference", "-n", "255"]
+
+    def start(self, *arguments, **more):
+        running = subprocess.Popen([PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+        self.addCleanup(running.kill)
+        return running
+
+    def test_control_c_ends_generation_with_its_closing_line(self):
+        running = self.start(*self.SLOW)
+        first = running.stdout.read(1)
+        running.send_signal(signal.SIGINT)
+        rest, remarks = running.communicate(timeout=60)
+        self.assertEqual(running.returncode, 130)
+        self.assertTrue((first + rest).endswith(b"\n"))
+        self.assertIn("interrupted", remarks.decode())
+        self.assertEqual(remarks.count(b"\n"), 1)
+
+    def interrupted(self, *arguments):
+        """Interrupts the program later and later, until it was at work; what it printed."""
+        for wait in (0.03, 0.06, 0.1, 0.2, 0.4, 0.8):
+            running = self.start(*arguments)
+            time.sleep(wait)
+            running.send_signal(signal.SIGINT)
+            text, remarks = running.communicate(timeout=60)
+            yield running.returncode, text, remarks
+
+    def test_control_c_with_json_still_prints_one_object(self):
+        printed = [text for code, text, _ in self.interrupted(*self.SLOW, "--json") if code == 130 and text]
+        self.assertTrue(printed)
+        for text in printed:
+            self.assertEqual(json.loads(text)["finish"], "cancelled")
+
+    def test_control_c_leaves_no_file(self):
+        stopped = 0
+        for code, _, _ in self.interrupted("logits", "-m", LLAMA, "--ids", joined([5] * 256), "--executor", "reference",
+                                           "--chunk", "1", "-o", self.path("o.npy")):
+            self.assertEqual(self.left(), ["o.npy"] if code == 0 else [])
+            stopped += code == 130
+            if code == 0:
+                os.unlink(self.path("o.npy"))
+        self.assertGreater(stopped, 0)
+
+    def test_a_closed_pipe_ends_quietly(self):
+        for arguments in (["run", "-m", GGUF, "--ids", "5", "-n", "250", "--ignore-eos"],
+                          ["info", "-m", GGUF, "--tensors", "--metadata"]):
+            command = " ".join([PROGRAM, *arguments]) + " | head -c 1; exit ${PIPESTATUS[0]}"
+            done = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+            self.assertEqual((done.returncode, len(done.stdout), done.stderr), (0, 1, b""))
+
+    def test_a_terminal_gets_colour_unless_refused(self):
+        for refused in (False, True):
+            environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+            if refused:
+                environment["NO_COLOR"] = "1"
+            ours, theirs = pty.openpty()
+            running = subprocess.Popen([PROGRAM, "run", "-m", GGUF, "--ids", "5", "-n", "1"], stdout=subprocess.DEVNULL,
+                                       stderr=theirs, env=environment)
+            os.close(theirs)
+            running.wait(timeout=60)
+            self.assertEqual(b"\033" in os.read(ours, 4096), not refused)
+            os.close(ours)
+
+
+class Faults(Program):
+    def test_a_full_disk_is_one_line(self):
+        self.bad(1, ["/dev/full", "No space left"], "logits", "-m", LLAMA, "--ids", "5", "-o", "/dev/full")
+        for arguments in (["run", "-m", GGUF, "--ids", "5", "-n", "2"], ["info", "-m", GGUF], ["doctor"]):
+            self.bad_stdout("No space left", *arguments)
+
+    def bad_stdout(self, word, *arguments):
+        with open("/dev/full", "wb") as full:
+            done = self.call(*arguments, stdout=full)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(word, done.stderr.decode())
+        self.assertEqual(done.stderr.count(b"\n"), 1, done.stderr)
+
+    def test_outputs_that_cannot_be_made(self):
+        self.bad(1, "no-such-folder", "logits", "-m", LLAMA, "--ids", "5", "-o", self.path("no-such-folder/o.npy"))
+        os.mkdir(self.path("folder"))
+        self.bad(1, "folder", "logits", "-m", LLAMA, "--ids", "5", "-o", self.path("folder"))
+        self.put("o.npy", b"old")
+        self.bad(1, "vocabulary", "logits", "-m", LLAMA, "--ids", "331", "-o", self.path("o.npy"))
+        self.assertEqual(pathlib.Path(self.path("o.npy")).read_bytes(), b"old")
+
+    def test_truncated_models_are_one_line(self):
+        whole = pathlib.Path(GGUF).read_bytes()
+        for size in [0, 3, 4, 23, 24, 200, 5000, len(whole) // 2, len(whole) - 1]:
+            self.put("t.gguf", whole[:size])
+            self.bad(1, "t.gguf", "run", "-m", self.path("t.gguf"), "--ids", "5", "-n", "1")
+        weights = pathlib.Path(LLAMA, "model.safetensors").read_bytes()
+        os.mkdir(self.path("m"))
+        shutil.copy(LLAMA + "/config.json", self.path("m"))
+        for size in [0, 7, 8, 100, len(weights) - 1]:
+            self.put("m/model.safetensors", weights[:size])
+            self.bad(1, "model.safetensors", "run", "-m", self.path("m"), "--ids", "5", "-n", "1")
+
+    def test_what_is_no_model(self):
+        self.bad(1, "no-such", "run", "-m", self.path("no-such.gguf"), "--ids", "5")
+        self.bad(1, "folder", "run", "-m", self.folder, "--ids", "5")
+        self.bad(1, "null", "run", "-m", "/dev/null", "--ids", "5")
+        self.put("noise.gguf", bytes(range(256)) * 64)
+        self.bad(1, "noise.gguf", "info", "-m", self.path("noise.gguf"))
+
+    def test_a_plan_that_cannot_be_lists_why(self):
+        done = self.call("run", "-m", LLAMA, "--ids", "5", "--cache", "q8_0")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"q8_0", done.stderr)
+        self.assertTrue(done.stderr.startswith(b"error: "))
+
+
+class Check(Program):
+    def test_every_family_agrees_with_the_reference(self):
+        for family in FAMILIES:
+            for more in ([], ["--f32"], ["--executor", "reference-f32"]):
+                facts = json.loads(self.good("check", "-m", f"{DATA}/models/{family}", "--json", *more))
+                self.assertTrue(facts["ok"])
+                self.assertTrue(all(step["distance"] <= step["tolerance"] for step in facts["steps"]))
+        self.assertIn(b"agrees", self.good("check", "-m", GGUF))
+
+    def test_every_level_agrees(self):
+        for level in json.loads(self.good("doctor", "--json"))["levels"].split():
+            self.good("check", "-m", GGUF, environment={"FOURFOLD_ISA": level})
+
+
+class Bench(Program):
+    def test_forms(self):
+        arguments = ["bench", "-m", GGUF, "-p", "4,8", "-n", "3", "-d", "0,16", "-r", "2", "--price", "1"]
+        rows = json.loads(self.good(*arguments, "-o", "json"))
+        self.assertEqual([(r["n_prompt"], r["n_gen"], r["n_depth"]) for r in rows],
+                         [(4, 0, 0), (8, 0, 0), (0, 3, 0), (4, 0, 16), (8, 0, 16), (0, 3, 16)])
+        for row in rows:
+            self.assertEqual(len(row["samples_ts"]), 2)
+            self.assertAlmostEqual(row["avg_ts"], sum(row["samples_ts"]) / 2, delta=1e-6 * row["avg_ts"])
+            for name in ["stddev_ts", "p50_ms", "p99_ms", "bytes_per_token", "share_of_ceiling", "mfu", "binds",
+                         "dollars_per_million_tokens", "model_type", "model_size", "model_n_params", "n_threads"]:
+                self.assertIn(name, row)
+        arguments = ["bench", "-m", GGUF, "-p", "4", "-n", "3", "-d", "16", "-r", "1"]
+        lines = self.good(*arguments, "-o", "jsonl").splitlines()
+        self.assertEqual(len([json.loads(line) for line in lines]), 2)
+        table = self.good(*arguments).decode().splitlines()
+        self.assertEqual(len(table), 4)
+        self.assertEqual(len({line.count("|") for line in table}), 1)
+        self.assertIn("pp4 @ d16", table[2])
+        self.assertIn("tg3 @ d16", table[3])
+        sheet = self.good(*arguments, "-o", "csv").decode().splitlines()
+        self.assertEqual(len(sheet), 3)
+        self.assertIn("avg_ts", sheet[0])
+
+    def test_a_named_shape(self):
+        rows = json.loads(self.good("bench", "--shape", "smollm2-135m", "--dtype", "q8_0", "-p", "0", "-n", "2", "-r", "1",
+                                    "-t", "1", "--json"))
+        self.assertEqual(rows[0]["n_threads"], 1)
+        self.bad(1, "smollm2-135m", "bench", "--shape", "no-such-shape")
+        self.bad(2, "either", "bench", "--shape", "smollm2-135m", "-m", GGUF)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[1:]], verbosity=0)
