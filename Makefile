@@ -5,6 +5,7 @@
 PRESET ?= release
 PROMPT ?= The capital of France is
 MODEL ?= models/SmolLM2-135M-Instruct.Q4_1.gguf
+TOKENS ?= 128
 SECONDS_PER_FUZZER ?= 20
 JOBS ?= $(shell nproc)
 
@@ -14,7 +15,7 @@ unexport PROMPT
 export FOURFOLD_PROMPT := $(value PROMPT)
 
 help:
-	@echo 'make run PROMPT="..."   install what is needed, build, fetch SmolLM2-135M-Instruct, answer the prompt'
+	@echo 'make run PROMPT="..."   install what is needed, build, fetch SmolLM2-135M-Instruct, answer (TOKENS=$(TOKENS) at most)'
 	@echo 'make test               install what is needed, build, run every test'
 	@echo 'make build              build the program: $(program)'
 	@echo 'make fuzz               run each fuzzer for SECONDS_PER_FUZZER=$(SECONDS_PER_FUZZER) seconds (clang)'
@@ -34,7 +35,7 @@ build: configure
 
 run: build
 	@tools/fetch-models
-	@$(program) run -m $(MODEL) -p "$$FOURFOLD_PROMPT" --temp 0
+	@$(program) run -m $(MODEL) -p "$$FOURFOLD_PROMPT" --temp 0 -n $(TOKENS)
 
 test: configure
 	@cmake --build --preset $(PRESET)
