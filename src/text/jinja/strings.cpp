@@ -1,0 +1,186 @@
+#include "text/jinja/strings.hpp"
+
+#include "text/utf8.hpp"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace fourfold::jinja {
+namespace {
+
+utf8proc_category_t category(std::uint32_t code) { return utf8proc_category(static_cast<utf8proc_int32_t>(code)); }
+
+bool is_letter_category(utf8proc_category_t c) { return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO; }
+
+bool is_printable(std::uint32_t code) {
+  const auto c = category(code);
+  const bool separator = c >= UTF8PROC_CATEGORY_ZS && c <= UTF8PROC_CATEGORY_ZP;
+  const bool other = c == UTF8PROC_CATEGORY_CN || c >= UTF8PROC_CATEGORY_CC;
+  return code == ' ' || !(separator || other);
+}
+
+void append_mapped(std::string& out, std::string_view character, utf8proc_int32_t (*map)(utf8proc_int32_t)) {
+  const auto unit = first_character(character);
+  if (unit.valid)
+    append_utf8(out, static_cast<std::uint32_t>(map(static_cast<utf8proc_int32_t>(unit.code))));
+  else
+    out += character;
+}
+
+template <class Test>
+std::string_view strip_if(std::string_view s, Side side, Test test) {
+  if (static_cast<int>(side) & static_cast<int>(Side::left)) {
+    while (!s.empty()) {
+      const auto first = s.substr(0, first_character(s).length);
+      if (!test(first)) break;
+      s.remove_prefix(first.size());
+    }
+  }
+  if (static_cast<int>(side) & static_cast<int>(Side::right)) {
+    while (!s.empty()) {
+      std::size_t begin = s.size() - 1;
+      while (begin > 0 && s.size() - begin < 4 && (s[begin] & 0xC0) == 0x80) --begin;
+      if (!test(s.substr(begin))) break;
+      s = s.substr(0, begin);
+    }
+  }
+  return s;
+}
+
+}  // namespace
+
+std::size_t code_points(std::string_view s) {
+  std::size_t continuations = 0;
+  for (char c : s) continuations += (c & 0xC0) == 0x80;
+  return s.size() - continuations;
+}
+
+std::size_t byte_of(std::string_view s, std::size_t index) {
+  std::size_t byte = 0;
+  for (; byte < s.size(); ++byte) {
+    if ((s[byte] & 0xC0) == 0x80) continue;
+    if (index-- == 0) break;
+  }
+  return byte;
+}
+
+std::vector<std::string_view> characters(std::string_view s) {
+  std::vector<std::string_view> out;
+  while (!s.empty()) {
+    std::size_t length = 1;
+    while (length < s.size() && (s[length] & 0xC0) == 0x80) ++length;
+    out.push_back(s.substr(0, length));
+    s.remove_prefix(length);
+  }
+  return out;
+}
+
+std::uint32_t code_of(std::string_view character) { return character.empty() ? 0 : first_character(character).code; }
+
+bool is_space(std::uint32_t c) {
+  return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+bool is_alpha(std::uint32_t code) { return is_letter_category(category(code)); }
+
+bool is_digit(std::uint32_t code) { return category(code) == UTF8PROC_CATEGORY_ND; }
+
+bool is_word(std::uint32_t code) {
+  const auto c = category(code);
+  return code == '_' || is_letter_category(c) || (c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO);
+}
+
+std::string_view strip(std::string_view s, Side side) {
+  return strip_if(s, side, [](std::string_view c) { return is_space(code_of(c)); });
+}
+
+std::string_view strip(std::string_view s, std::string_view set, Side side) {
+  const auto members = characters(set);
+  return strip_if(s, side, [&](std::string_view c) { return std::find(members.begin(), members.end(), c) != members.end(); });
+}
+
+std::string lower(std::string_view s) {
+  std::string out;
+  for (auto c : characters(s)) append_mapped(out, c, utf8proc_tolower);
+  return out;
+}
+
+std::string upper(std::string_view s) {
+  std::string out;
+  for (auto c : characters(s)) {
+    if (c == "\u00df")
+      out += "SS";
+    else
+      append_mapped(out, c, utf8proc_toupper);
+  }
+  return out;
+}
+
+std::string capitalize(std::string_view s) {
+  const auto first = s.substr(0, byte_of(s, 1));
+  std::string out;
+  if (first == "\u00df")
+    out = "Ss";
+  else if (!first.empty())
+    append_mapped(out, first, utf8proc_totitle);
+  return out + lower(s.substr(first.size()));
+}
+
+std::string escape_html(std::string_view s) {
+  std::string out;
+  for (char c : s) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&#34;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
+std::vector<std::string_view> split_lines(std::string_view s, bool keep_ends) {
+  std::vector<std::string_view> out;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < s.size();) {
+    const auto unit = first_character(s.substr(i));
+    const std::uint32_t c = unit.code;
+    const std::size_t end = i;
+    i += unit.length;
+    const bool ends = unit.valid && ((c >= 10 && c <= 13) || (c >= 28 && c <= 30) || c == 0x85 || c == 0x2028 || c == 0x2029);
+    if (!ends) continue;
+    if (c == '\r' && i < s.size() && s[i] == '\n') ++i;
+    out.push_back(s.substr(begin, (keep_ends ? i : end) - begin));
+    begin = i;
+  }
+  if (begin < s.size()) out.push_back(s.substr(begin));
+  return out;
+}
+
+std::string quoted(std::string_view s) {
+  const char quote = s.find('\'') != s.npos && s.find('"') == s.npos ? '"' : '\'';
+  std::string out(1, quote);
+  for (auto character : characters(s)) {
+    const std::uint32_t c = code_of(character);
+    char escape[16];
+    if (c == static_cast<std::uint32_t>(quote) || c == '\\') {
+      out += '\\';
+      out += character;
+    } else if (c == '\n' || c == '\r' || c == '\t') {
+      out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
+    } else if (is_printable(c)) {
+      out += character;
+    } else {
+      std::snprintf(escape, sizeof escape, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", c);
+      out += escape;
+    }
+  }
+  return out + quote;
+}
+
+}  // namespace fourfold::jinja
