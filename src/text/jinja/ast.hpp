@@ -9,7 +9,28 @@ struct Expr;
 using ExprPtr = std::unique_ptr<Expr>;
 using ExprList = std::vector<ExprPtr>;
 
-enum class Op { add, subtract, multiply, divide, floor_divide, modulo, power, equal, not_equal, less, less_equal, greater, greater_equal, in, not_in, logical_and, logical_or, logical_not, negate, plus };
+enum class Op {
+  add,
+  subtract,
+  multiply,
+  divide,
+  floor_divide,
+  modulo,
+  power,
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  in,
+  not_in,
+  logical_and,
+  logical_or,
+  logical_not,
+  negate,
+  plus
+};
 
 struct CallArgs {
   ExprList positional;
@@ -151,7 +172,9 @@ struct Continue {};
 
 struct Statement {
   int line;
-  std::variant<Data, Output, Do, If, For, Set, SetBlock, With, MacroBlock, CallBlock, FilterBlock, Scoped, Break, Continue> node;
+  std::variant<Data, Output, Do, If, For, Set, SetBlock, With, MacroBlock, CallBlock, FilterBlock, Scoped, Break,
+               Continue>
+      node;
 };
 
 // Throws Failure with its line.

@@ -1,12 +1,12 @@
 // The tables' look-up, tests and global functions.
 #include "text/jinja/builtins.hpp"
 
+#include <cmath>
+#include <ctime>
+
 #include "text/jinja/objects.hpp"
 #include "text/jinja/print.hpp"
 #include "text/jinja/strings.hpp"
-
-#include <cmath>
-#include <ctime>
 
 namespace fourfold::jinja {
 namespace {
@@ -37,8 +37,6 @@ template <Int remainder>
 Value has_remainder(Evaluator& e, const Value& self, Args&) {
   return equal(arithmetic(e.budget(), Op::modulo, self, Int{2}), remainder);
 }
-
-bool is_list_like(const Value& v) { return v.list() && v.list()->style != List::Style::iterator; }
 
 bool same_case(const Value& v, std::string (*map)(std::string_view)) {
   const std::string text = to_text(v);
@@ -73,7 +71,9 @@ const Builtin kTests[] = {
      [](Evaluator&, const Value& v, Args&) -> Value { return v.text() || v.list() || v.dict() || v.is_undefined(); },
      ""},
     {"callable",
-     [](Evaluator&, const Value& v, Args&) -> Value { return v.is_undefined() || (v.object() && v.object()->callable()); },
+     [](Evaluator&, const Value& v, Args&) -> Value {
+       return v.is_undefined() || (v.object() && v.object()->callable());
+     },
      ""},
     {"escaped", [](Evaluator&, const Value& v, Args&) -> Value { return v.text() && v.text()->safe; }, ""},
     {"odd", has_remainder<1>, ""},
@@ -114,8 +114,10 @@ Value range(Evaluator& e, const Value&, Args& args) {
   const Int step = integer_argument(args, 2, 1);
   if (step == 0) throw Failure{"range() with a step of 0"};
   const bool any = step > 0 ? start < stop : stop < start;
-  const double count = any ? std::ceil((static_cast<double>(stop) - static_cast<double>(start)) / static_cast<double>(step)) : 0;
-  if (count > static_cast<double>(kMost)) throw Failure{"range() of more than " + std::to_string(kMost) + " items", Code::resource};
+  const double count =
+      any ? std::ceil((static_cast<double>(stop) - static_cast<double>(start)) / static_cast<double>(step)) : 0;
+  if (count > static_cast<double>(kMost))
+    throw Failure{concat("range() of more than ", kMost, " items"), Code::resource};
   Values items;
   for (Int i = 0; i < static_cast<Int>(count); ++i) items.push_back(start + i * step);
   return e.list(std::move(items), List::Style::range);
@@ -211,7 +213,7 @@ std::int64_t integer_argument(const Args& args, std::size_t i, std::int64_t fall
   if (!args.has(i)) return fallback;
   require_defined(args[i]);
   const auto value = args[i].integer();
-  if (!value) throw Failure{"an integer expected, not '" + type_name(args[i]) + "'"};
+  if (!value) throw Failure{concat("an integer expected, not '", type_name(args[i]), "'")};
   return *value;
 }
 
@@ -220,7 +222,7 @@ bool flag_argument(const Args& args, std::size_t i, bool fallback) { return args
 std::string text_argument(const Args& args, std::size_t i, std::string fallback) {
   if (!args.has(i)) return fallback;
   require_defined(args[i]);
-  if (!args[i].text()) throw Failure{"a text expected, not '" + type_name(args[i]) + "'"};
+  if (!args[i].text()) throw Failure{concat("a text expected, not '", type_name(args[i]), "'")};
   return args[i].text()->bytes;
 }
 

@@ -1,9 +1,9 @@
 // The tables of built-in filters, tests, methods and global functions.
 #pragma once
 
-#include "text/jinja/evaluator.hpp"
-
 #include <span>
+
+#include "text/jinja/evaluator.hpp"
 
 namespace fourfold::jinja {
 

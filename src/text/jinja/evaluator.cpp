@@ -14,21 +14,11 @@ std::string object_name(const Value& value) { return value.is_none() ? "None" : 
 
 }  // namespace
 
-// One more level of evaluation.
-class Evaluator::Deeper {
- public:
-  explicit Deeper(Evaluator& evaluator) : evaluator_(evaluator) {
-    if (evaluator_.depth_ >= kMaxDepth)
-      throw Failure{"evaluation nested more than " + std::to_string(kMaxDepth) + " deep", Code::resource};
-    ++evaluator_.depth_;
-  }
-  ~Deeper() { --evaluator_.depth_; }
-  Deeper(const Deeper&) = delete;
-  Deeper& operator=(const Deeper&) = delete;
-
- private:
-  Evaluator& evaluator_;
-};
+Evaluator::Deeper::Deeper(Evaluator& evaluator) : evaluator_(evaluator) {
+  if (evaluator_.depth_ >= kMaxDepth)
+    throw Failure{concat("evaluation nested more than ", kMaxDepth, " deep"), Code::resource};
+  ++evaluator_.depth_;
+}
 
 Evaluator::~Evaluator() {
   for (const auto& object : kept_) object->release();
@@ -55,7 +45,7 @@ Value Evaluator::visit(const Name& node) {
   if (const auto* found = find(node.name)) return *found;
   if (const auto* global = find_global(node.name))
     return std::shared_ptr<Object>(std::make_shared<Function>(*this, *global, Value()));
-  return Value::undefined("'" + node.name + "' is undefined");
+  return Value::undefined(concat("'", node.name, "' is undefined"));
 }
 
 Value Evaluator::visit(const ListExpr& node) {
@@ -91,8 +81,7 @@ Value Evaluator::visit(const Concat& node) {
   for (const auto& part : node.parts) {
     const std::string piece = to_text(evaluate(*part));
     budget_.step(piece.size() / 64);
-    if (piece.size() > kMaxBytes - out.size()) throw Failure{"a text is too long", Code::resource};
-    out += piece;
+    append(out, piece);
   }
   return text(std::move(out));
 }
@@ -155,11 +144,11 @@ Args Evaluator::arguments(const CallArgs& args) {
   }
   if (args.named_rest) {
     const Value rest = evaluate(*args.named_rest);
-    if (!rest.dict()) throw Failure{"an argument after ** must be a dict, not '" + type_name(rest) + "'"};
+    if (!rest.dict()) throw Failure{concat("an argument after ** must be a dict, not '", type_name(rest), "'")};
     for (const auto& [key, value] : rest.dict()->entries) {
       if (!key.text()) throw Failure{"keywords must be texts"};
       for (const auto& [name, other] : out.named)
-        if (name == key.text()->bytes) throw Failure{"the argument '" + name + "' is given twice"};
+        if (name == key.text()->bytes) throw Failure{concat("the argument '", name, "' is given twice")};
       out.named.emplace_back(key.text()->bytes, value);
     }
   }
@@ -168,13 +157,13 @@ Args Evaluator::arguments(const CallArgs& args) {
 
 Value Evaluator::filter(std::string_view name, const Value& input, Args args) {
   const auto* found = find_filter(name);
-  if (!found) throw Failure{"no filter named '" + std::string(name) + "'"};
+  if (!found) throw Failure{concat("no filter named '", name, "'")};
   return run_builtin(*found, *this, input, std::move(args));
 }
 
 bool Evaluator::test(std::string_view name, const Value& input, Args args) {
   const auto* found = find_test(name);
-  if (!found) throw Failure{"no test named '" + std::string(name) + "'"};
+  if (!found) throw Failure{concat("no test named '", name, "'")};
   return run_builtin(*found, *this, input, std::move(args)).truth();
 }
 
@@ -182,7 +171,7 @@ Value Evaluator::call(const Value& callee, Args args) {
   const Deeper deeper(*this);
   require_defined(callee);
   const auto object = callee.shared_object();
-  if (!object || !object->callable()) throw Failure{"'" + type_name(callee) + "' object is not callable"};
+  if (!object || !object->callable()) throw Failure{concat("'", type_name(callee), "' object is not callable")};
   return object->call(std::move(args));
 }
 
@@ -190,8 +179,7 @@ Value Evaluator::attribute(const Value& value, std::string_view name) {
   require_defined(value);
   if (name.starts_with('_') || changes_its_object(value, name))
     if (!value.dict() || !value.dict()->find(name) || changes_its_object(value, name))
-      return Value::undefined("access to attribute '" + std::string(name) + "' of '" + type_name(value) +
-                              "' object is unsafe");
+      return Value::undefined(concat("access to attribute '", name, "' of '", type_name(value), "' object is unsafe"));
   if (value.object())
     if (auto found = value.object()->attribute(name)) return *found;
   if (const auto* method = find_method(value, name))
@@ -200,7 +188,7 @@ Value Evaluator::attribute(const Value& value, std::string_view name) {
     return value.list()->items[name == "list"];
   if (value.dict())
     if (const auto* found = value.dict()->find(name)) return *found;
-  return Value::undefined("'" + object_name(value) + "' has no attribute '" + std::string(name) + "'");
+  return Value::undefined(concat("'", object_name(value), "' has no attribute '", name, "'"));
 }
 
 Value Evaluator::item(const Value& value, const Value& key) {
@@ -216,7 +204,8 @@ Value Evaluator::item(const Value& value, const Value& key) {
       if (const auto* found = value.dict()->find(key)) return *found;
   } else if (index && value.list() && value.list()->is_sequence()) {
     const auto& items = value.list()->items;
-    if (inside(items.size())) return items[static_cast<std::size_t>(*index < 0 ? *index + static_cast<std::int64_t>(items.size()) : *index)];
+    if (inside(items.size()))
+      return items[static_cast<std::size_t>(*index < 0 ? *index + static_cast<std::int64_t>(items.size()) : *index)];
   } else if (index && value.text() && inside(value.text()->length())) {
     return slice(budget_, value, key, *index == -1 ? Value(None{}) : Value(*index + 1), Value());
   }
@@ -224,7 +213,7 @@ Value Evaluator::item(const Value& value, const Value& key) {
   if (key.text())
     if (const auto* method = find_method(value, key.text()->bytes))
       return std::shared_ptr<Object>(std::make_shared<Function>(*this, *method, value));
-  return Value::undefined("'" + object_name(value) + "' has no element " + repr(key));
+  return Value::undefined(concat("'", object_name(value), "' has no element ", repr(key)));
 }
 
 }  // namespace fourfold::jinja

@@ -26,13 +26,15 @@ class Evaluator {
 
   Budget& budget() { return budget_; }
   Value text(std::string bytes, bool safe = false) { return make_text(&budget_, std::move(bytes), safe); }
-  Value list(Values items, List::Style style = List::Style::list) { return make_list(&budget_, std::move(items), style); }
+  Value list(Values items, List::Style style = List::Style::list) {
+    return make_list(&budget_, std::move(items), style);
+  }
 
   Value filter(std::string_view name, const Value& input, Args args);
   bool test(std::string_view name, const Value& input, Args args);
   Value call(const Value& callee, Args args);
-  Value attribute(const Value& value, std::string_view name);   // value.name: a method or attribute before an item
-  Value item(const Value& value, const Value& key);             // value[key]: an item before an attribute
+  Value attribute(const Value& value, std::string_view name);  // value.name: a method or attribute before an item
+  Value item(const Value& value, const Value& key);            // value[key]: an item before an attribute
   std::shared_ptr<const List> iterate(const Value& value) { return jinja::iterate(budget_, value); }
 
   Value run_macro(const Macro& macro, const ScopePtr& defined_in, Args args);
@@ -42,7 +44,17 @@ class Evaluator {
   void keep(std::shared_ptr<Object> object) { kept_.push_back(std::move(object)); }
 
  private:
-  class Deeper;
+  // One more level of evaluation, for a lifetime.
+  class Deeper {
+   public:
+    explicit Deeper(Evaluator& evaluator);
+    ~Deeper() { --evaluator_.depth_; }
+    Deeper(const Deeper&) = delete;
+    Deeper& operator=(const Deeper&) = delete;
+
+   private:
+    Evaluator& evaluator_;
+  };
 
   Value evaluate(const Expr& expression);
   Value visit(const Literal& node) { return node.value; }

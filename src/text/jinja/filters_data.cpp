@@ -1,13 +1,13 @@
 // Filters of numbers, sequences and dicts.
-#include "text/jinja/builtins.hpp"
-#include "text/jinja/print.hpp"
-#include "text/jinja/selectors.hpp"
-#include "text/jinja/strings.hpp"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+
+#include "text/jinja/builtins.hpp"
+#include "text/jinja/print.hpp"
+#include "text/jinja/selectors.hpp"
+#include "text/jinja/strings.hpp"
 
 namespace fourfold::jinja {
 namespace {
@@ -21,7 +21,7 @@ Value absolute(Evaluator&, const Value& self, Args&) {
     if (*i == kLeastInt) throw Failure{"an integer result does not fit 64 bits"};
     return *i < 0 ? -*i : *i;
   }
-  if (!self.is_number()) throw Failure{"abs expects a number, not '" + type_name(self) + "'"};
+  if (!self.is_number()) throw Failure{concat("abs expects a number, not '", type_name(self), "'")};
   return std::fabs(self.number());
 }
 
@@ -29,7 +29,8 @@ std::int64_t length_of(const Value& v) {
   if (v.text()) return static_cast<Int>(v.text()->length());
   if (v.dict()) return static_cast<Int>(v.dict()->entries.size());
   if (v.is_undefined()) return 0;
-  if (!v.list() || v.list()->style == List::Style::iterator) throw Failure{"object of type '" + type_name(v) + "' has no length"};
+  if (!v.list() || v.list()->style == List::Style::iterator)
+    throw Failure{concat("object of type '", type_name(v), "' has no length")};
   return static_cast<Int>(v.list()->items.size());
 }
 
@@ -47,7 +48,8 @@ Value first(Evaluator& e, const Value& self, Args&) {
 }
 
 Value last(Evaluator& e, const Value& self, Args&) {
-  if (self.list() && self.list()->style == List::Style::iterator) throw Failure{"last expects a list: put |list before it"};
+  if (self.list() && self.list()->style == List::Style::iterator)
+    throw Failure{"last expects a list: put |list before it"};
   const auto items = e.iterate(self);
   return items->items.empty() ? Value::undefined("no last item, the sequence was empty") : items->items.back();
 }
@@ -56,10 +58,12 @@ Value last(Evaluator& e, const Value& self, Args&) {
 std::optional<double> parse_float(std::string_view text) {
   std::string s(strip(text, Side::both));
   for (std::size_t i = 0; i < s.size(); ++i)
-    if (s[i] == '_' && (i == 0 || i + 1 == s.size() || !std::isdigit(s[i - 1]) || !std::isdigit(s[i + 1]))) return std::nullopt;
+    if (s[i] == '_' && (i == 0 || i + 1 == s.size() || !std::isdigit(s[i - 1]) || !std::isdigit(s[i + 1])))
+      return std::nullopt;
   std::erase(s, '_');
   const std::string word = lower(s);
-  const std::string_view name = std::string_view(word).substr(!word.empty() && (word[0] == '+' || word[0] == '-') ? 1 : 0);
+  const std::string_view name =
+      std::string_view(word).substr(!word.empty() && (word[0] == '+' || word[0] == '-') ? 1 : 0);
   const bool named = name == "inf" || name == "infinity" || name == "nan";
   if (s.empty() || (!named && word.find_first_not_of("0123456789+-.e") != word.npos)) return std::nullopt;
   char* end = nullptr;
@@ -84,11 +88,11 @@ std::optional<Int> parse_integer(std::string_view text, Int base) {
     if (s[i] == '_' && (i == 0 || i + 1 == s.size() || s[i + 1] == '_')) return std::nullopt;
   std::erase(s, '_');
   if (s.empty() || s[0] == '-' || s[0] == '+') return std::nullopt;
-  if (negative) s.insert(0, "-");
+  if (negative) s = concat("-", s);
   Int value = 0;
   const auto end = std::from_chars(s.data(), s.data() + s.size(), value, static_cast<int>(base));
   if (end.ptr != s.data() + s.size()) return std::nullopt;
-  if (end.ec != std::errc()) throw Failure{"the integer " + s + " does not fit 64 bits"};
+  if (end.ec != std::errc()) throw Failure{concat("the integer ", s, " does not fit 64 bits")};
   return value;
 }
 
@@ -121,16 +125,18 @@ Value round_number(Evaluator&, const Value& self, Args& args) {
   const Int digits = integer_argument(args, 0, 0);
   const std::string method = text_argument(args, 1, "common");
   if (method != "common" && method != "ceil" && method != "floor")
-    throw Failure{"round's method is 'common', 'ceil' or 'floor', not '" + method + "'"};
+    throw Failure{concat("round's method is 'common', 'ceil' or 'floor', not '", method, "'")};
   require_defined(self);
-  if (!self.is_number()) throw Failure{"round expects a number, not '" + type_name(self) + "'"};
+  if (!self.is_number()) throw Failure{concat("round expects a number, not '", type_name(self), "'")};
   const double value = self.number();
   if (method == "common" && self.integer() && digits >= 0) return *self.integer();
   if (digits > 308 || digits < -308) throw Failure{"round expects from -308 to 308 digits"};
   const double scale = std::pow(10.0, static_cast<double>(digits));
   if (method == "ceil") return std::ceil(value * scale) / scale;
   if (method == "floor") return std::floor(value * scale) / scale;
-  if (self.integer()) return static_cast<Int>(std::nearbyint(value * scale)) * static_cast<Int>(std::pow(10.0, static_cast<double>(-digits)));
+  if (self.integer())
+    return static_cast<Int>(std::nearbyint(value * scale)) *
+           static_cast<Int>(std::pow(10.0, static_cast<double>(-digits)));
   if (!std::isfinite(value)) return value;
   if (digits < 0) return std::nearbyint(value * scale) / scale;
   char decimal[700];
@@ -150,7 +156,7 @@ Value to_list(Evaluator& e, const Value& self, Args&) { return e.list(Values(e.i
 
 Value items(Evaluator& e, const Value& self, Args&) {
   if (self.is_undefined()) return e.list({}, List::Style::iterator);
-  if (!self.dict()) throw Failure{"items expects a dict, not '" + type_name(self) + "'"};
+  if (!self.dict()) throw Failure{concat("items expects a dict, not '", type_name(self), "'")};
   Values out;
   for (const auto& [key, value] : self.dict()->entries) out.push_back(e.list({key, value}, List::Style::tuple));
   return e.list(std::move(out), List::Style::iterator);
@@ -159,9 +165,9 @@ Value items(Evaluator& e, const Value& self, Args&) {
 Value dict_sort(Evaluator& e, const Value& self, Args& args) {
   const bool case_sensitive = flag_argument(args, 0, false);
   const std::string by = text_argument(args, 1, "key");
-  if (by != "key" && by != "value") throw Failure{"dictsort sorts by 'key' or 'value', not '" + by + "'"};
+  if (by != "key" && by != "value") throw Failure{concat("dictsort sorts by 'key' or 'value', not '", by, "'")};
   require_defined(self);
-  if (!self.dict()) throw Failure{"dictsort expects a dict, not '" + type_name(self) + "'"};
+  if (!self.dict()) throw Failure{concat("dictsort expects a dict, not '", type_name(self), "'")};
   std::vector<Keyed> rows;
   for (const auto& [key, value] : self.dict()->entries) {
     const Value& sorted_by = by == "key" ? key : value;
@@ -204,9 +210,17 @@ Value batches(Evaluator& e, const Value& self, Args& args) {
   return e.list(std::move(out), List::Style::iterator);
 }
 
+// Attributes only, no items of a dict.
+Value attribute(Evaluator& e, const Value& self, Args& args) {
+  const std::string name = text_argument(args, 0, "");
+  if (self.dict() && !find_method(self, name))
+    return Value::undefined(concat("'dict object' has no attribute '", name, "'"));
+  return e.attribute(self, name);
+}
+
 const Builtin kFilters[] = {
     {"abs", absolute, ""},
-    {"attr", [](Evaluator& e, const Value& v, Args& args) { return v.dict() && !find_method(v, to_text(args[0])) ? Value::undefined("'dict object' has no attribute '" + to_text(args[0]) + "'") : e.attribute(v, text_argument(args, 0, "")); }, "name"},
+    {"attr", attribute, "name"},
     {"batch", batches, "linecount fill_with?"},
     {"count", length, ""},
     {"d", fallback, "default_value? boolean?"},

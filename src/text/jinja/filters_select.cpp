@@ -1,10 +1,10 @@
 // Filters that pick, order, group or fold items, by attribute or by test.
+#include <algorithm>
+
 #include "text/jinja/builtins.hpp"
 #include "text/jinja/print.hpp"
 #include "text/jinja/selectors.hpp"
 #include "text/jinja/strings.hpp"
-
-#include <algorithm>
 
 namespace fourfold::jinja {
 
@@ -90,7 +90,7 @@ Value unique(Evaluator& e, const Value& self, Args& args) {
     const Value found = follow(e, path, item);
     const Value key = case_sensitive ? found : folded(e, found);
     e.budget().step(key.size());
-    if (!hashable(key)) throw Failure{"unhashable type: '" + type_name(key) + "'"};
+    if (!hashable(key)) throw Failure{concat("unhashable type: '", type_name(key), "'")};
     if (seen.emplace(key, true).second) out.push_back(item);
   }
   return e.list(std::move(out), List::Style::iterator);
@@ -159,11 +159,10 @@ Value join(Evaluator& e, const Value& self, Args& args) {
   const auto items = e.iterate(self);
   std::string out;
   for (std::size_t i = 0; i < items->items.size(); ++i) {
-    if (i > 0) out += separator;
+    if (i > 0) append(out, separator);
     const std::string piece = to_text(follow(e, path, items->items[i]));
     e.budget().step((separator.size() + piece.size()) / 64);
-    out += piece;
-    if (out.size() > kMaxBytes) throw Failure{"a text is too long", Code::resource};
+    append(out, piece);
   }
   return e.text(std::move(out));
 }
@@ -174,7 +173,7 @@ Args without_first(const Args& args, std::size_t n) {
 
 Value map(Evaluator& e, const Value& self, Args& args) {
   Values out;
-  if (args.positional.empty() && !args.named.empty() ) {
+  if (args.positional.empty() && !args.named.empty()) {
     args.bind("map", "attribute default?");
     const Path path = attribute_path(e, args[0]);
     const Value* fallback = given(args, 1);

@@ -1,13 +1,13 @@
 // Filters that make text.
+#include <algorithm>
+#include <cmath>
+
 #include "text/jinja/builtins.hpp"
 #include "text/jinja/format.hpp"
 #include "text/jinja/print.hpp"
 #include "text/jinja/strings.hpp"
 #include "text/jinja/text_methods.hpp"
 #include "text/utf8.hpp"
-
-#include <algorithm>
-#include <cmath>
 
 namespace fourfold::jinja {
 namespace {
@@ -48,15 +48,17 @@ Value indent(Evaluator& e, const Value& self, Args& args) {
   const auto width = by_text ? 0 : std::clamp<std::int64_t>(integer_argument(args, 0, 4), 0, 1 << 20);
   const std::string margin = by_text ? args[0].text()->bytes : std::string(static_cast<std::size_t>(width), ' ');
   const bool first = flag_argument(args, 1, false), blank = flag_argument(args, 2, false);
-  const std::string source = to_text(self) + "\n";
+  require_defined(self);
+  if (!self.text()) throw Failure{concat("indent expects a text, not '", type_name(self), "'")};
+  const std::string source = self.text()->bytes + "\n";
   std::string out;
   bool is_first = true;
-  for (const auto line : split_lines(source, false)) {
-    if (!is_first) out += '\n';
-    if (is_first ? first : (blank || !line.empty())) out += margin;
-    out += line;
+  for (std::string_view rest = source; !rest.empty();) {
+    const auto line = take_line(rest, false);
+    if (!is_first) append(out, "\n");
+    if (is_first ? first : (blank || !line.empty())) append(out, margin);
+    append(out, line);
     is_first = false;
-    if (out.size() > kMaxBytes) throw Failure{"a text is too long", Code::resource};
   }
   return e.text(std::move(out));
 }
@@ -72,7 +74,8 @@ Value replace(Evaluator& e, const Value& self, Args& args) {
 
 Value trim(Evaluator& e, const Value& self, Args& args) {
   const std::string text = to_text(self);
-  if (args.has(0) && !args[0].is_none()) return e.text(std::string(strip(text, text_argument(args, 0, ""), Side::both)));
+  if (args.has(0) && !args[0].is_none())
+    return e.text(std::string(strip(text, text_argument(args, 0, ""), Side::both)));
   return e.text(std::string(strip(text, Side::both)));
 }
 
@@ -80,7 +83,8 @@ Value truncate(Evaluator& e, const Value& self, Args& args) {
   const std::string text = to_text(self), end = text_argument(args, 2, "...");
   const auto length = integer_argument(args, 0, 255), leeway = integer_argument(args, 3, 5);
   const auto end_length = static_cast<std::int64_t>(code_points(end));
-  if (length < end_length || leeway < 0) throw Failure{"truncate() expects a length of at least its end's, and a leeway of at least 0"};
+  if (length < end_length || leeway < 0)
+    throw Failure{"truncate() expects a length of at least its end's, and a leeway of at least 0"};
   if (static_cast<std::int64_t>(code_points(text)) - leeway <= length) return e.text(text);
   std::string cut = text.substr(0, byte_of(text, static_cast<std::size_t>(length - end_length)));
   if (!flag_argument(args, 1, false)) cut = cut.substr(0, std::min(cut.rfind(' '), cut.size()));
@@ -100,7 +104,8 @@ Value word_count(Evaluator&, const Value& self, Args&) {
 }
 
 Value format(Evaluator& e, const Value& self, Args& args) {
-  if (!args.positional.empty() && !args.named.empty()) throw Failure{"format() takes positional or named values, not both"};
+  if (!args.positional.empty() && !args.named.empty())
+    throw Failure{"format() takes positional or named values, not both"};
   Value values;
   if (args.named.empty()) {
     values = e.list(std::move(args.positional), List::Style::tuple);
@@ -128,22 +133,22 @@ Value strip_tags(Evaluator& e, const Value& self, Args&) {
       i = end;
   }
   std::string out;
-  for (const auto& word : split_on_space(plain, -1, false)) out += (out.empty() ? "" : " ") + word;
+  for (const auto& word : split_on_space(plain, -1, false)) out += concat(out.empty() ? "" : " ", word);
   return e.text(std::move(out));
 }
 
 std::string percent_encoded(std::string_view s, bool query) {
   static constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-~";
   std::string out;
-  for (char c : s) {
+  for (const char& c : s) {
     if (kPlain.find(c) != kPlain.npos || (c == '/' && !query)) {
-      out += c;
+      append(out, {&c, 1});
     } else if (c == ' ' && query) {
-      out += '+';
+      append(out, "+");
     } else {
       char code[4];
       std::snprintf(code, sizeof code, "%%%02X", static_cast<unsigned>(static_cast<unsigned char>(c)));
-      out += code;
+      append(out, code);
     }
   }
   return out;
@@ -153,7 +158,8 @@ Value url_encode(Evaluator& e, const Value& self, Args&) {
   if (!self.dict() && !self.list()) return e.text(percent_encoded(to_text(self), false));
   std::string out;
   const auto add = [&](const Value& key, const Value& value) {
-    out += (out.empty() ? "" : "&") + percent_encoded(to_text(key), true) + "=" + percent_encoded(to_text(value), true);
+    out +=
+        concat(out.empty() ? "" : "&", percent_encoded(to_text(key), true), "=", percent_encoded(to_text(value), true));
   };
   if (self.dict()) {
     for (const auto& [key, value] : self.dict()->entries) add(key, value);
@@ -169,16 +175,18 @@ Value url_encode(Evaluator& e, const Value& self, Args&) {
 }
 
 Value xml_attributes(Evaluator& e, const Value& self, Args& args) {
-  if (!self.dict()) throw Failure{"xmlattr expects a dict, not '" + type_name(self) + "'"};
+  if (!self.dict()) throw Failure{concat("xmlattr expects a dict, not '", type_name(self), "'")};
   std::string out;
   for (const auto& [key, value] : self.dict()->entries) {
     if (value.is_none() || value.is_undefined()) continue;
     const std::string name = to_text(key);
-    if (name.find_first_of(" \t\n\r\f\v/>=") != name.npos) throw Failure{"invalid character in the attribute name " + quoted(name)};
+    if (name.find_first_of(" \t\n\r\f\v/>=") != name.npos)
+      throw Failure{concat("invalid character in the attribute name ", quoted(name))};
     const bool safe = value.text() && value.text()->safe;
-    out += (out.empty() ? "" : " ") + escape_html(name) + "=\"" + (safe ? value.text()->bytes : escape_html(to_text(value))) + "\"";
+    const std::string quoted_value = safe ? value.text()->bytes : escape_html(to_text(value));
+    out += concat(out.empty() ? "" : " ", escape_html(name), "=\"", quoted_value, "\"");
   }
-  if (flag_argument(args, 0, true) && !out.empty()) out = " " + out;
+  if (flag_argument(args, 0, true) && !out.empty()) out = concat(" ", out);
   return e.text(std::move(out));
 }
 
@@ -190,7 +198,7 @@ Value to_json_filter(Evaluator& e, const Value& self, Args& args) {
     const bool by_text = args[1].text() != nullptr;
     const auto width = by_text ? 0 : std::clamp<std::int64_t>(integer_argument(args, 1, 0), 0, 1000);
     style.indent = by_text ? args[1].text()->bytes : std::string(static_cast<std::size_t>(width), ' ');
-    style.item_separator = ",";
+    style.item_separator.resize(1);  // no blank at a line's end
   }
   if (args.has(2) && !args[2].is_none()) {
     const auto separators = e.iterate(args[2]);
@@ -204,7 +212,7 @@ Value to_json_filter(Evaluator& e, const Value& self, Args& args) {
 
 Value file_size(Evaluator& e, const Value& self, Args& args) {
   const bool binary = flag_argument(args, 0, false);
-  if (!self.is_number()) throw Failure{"filesizeformat expects a number, not '" + type_name(self) + "'"};
+  if (!self.is_number()) throw Failure{concat("filesizeformat expects a number, not '", type_name(self), "'")};
   const double bytes = self.number(), base = binary ? 1024 : 1000;
   if (bytes == 1) return e.text("1 Byte");
   if (!(bytes >= base)) return e.text(format_percent(e.budget(), "%d Bytes", Value(bytes)));
@@ -212,7 +220,7 @@ Value file_size(Evaluator& e, const Value& self, Args& args) {
   std::size_t i = 0;
   while (i < 7 && bytes >= unit * base) unit *= base, ++i;
   const std::string suffix = std::string(1, (binary ? "KMGTPEZY" : "kMGTPEZY")[i]) + (binary ? "iB" : "B");
-  return e.text(format_percent(e.budget(), "%.1f " + suffix, Value(bytes / unit)));
+  return e.text(format_percent(e.budget(), concat("%.1f ", suffix), Value(bytes / unit)));
 }
 
 const Builtin kFilters[] = {

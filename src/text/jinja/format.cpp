@@ -1,12 +1,12 @@
 #include "text/jinja/format.hpp"
 
-#include "text/jinja/print.hpp"
-#include "text/jinja/strings.hpp"
-#include "text/utf8.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+
+#include "text/jinja/print.hpp"
+#include "text/jinja/strings.hpp"
+#include "text/utf8.hpp"
 
 namespace fourfold::jinja {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 constexpr int kWidest = 4096;  // of a field, and most digits of a precision
 
 struct Spec {
-  std::string fill = " ";
+  std::string_view fill = " ";
   char align = 0;  // < > ^ =
   char sign = '-';
   bool alternate = false, grouped = false;
@@ -30,7 +30,7 @@ int take_number(std::string_view& s) {
   int out = 0;
   for (; !s.empty() && is_digit(s[0]); s.remove_prefix(1)) {
     out = out * 10 + (s[0] - '0');
-    if (out > kWidest) throw Failure{"a format's width or precision is more than " + std::to_string(kWidest)};
+    if (out > kWidest) throw Failure{concat("a format's width or precision is more than ", kWidest)};
   }
   return out;
 }
@@ -50,21 +50,22 @@ std::string padded(const Spec& spec, std::string body, char default_align) {
   if (align == '^') return fill(missing / 2) + body + fill(missing - missing / 2);
   if (align == '>') return fill(missing) + body;
   std::size_t sign = !body.empty() && (body[0] == '-' || body[0] == '+' || body[0] == ' ') ? 1 : 0;
-  if (body.size() > sign + 1 && body[sign] == '0' && std::string_view("xXob").find(body[sign + 1]) != std::string_view::npos)
+  if (body.size() > sign + 1 && body[sign] == '0' &&
+      std::string_view("xXob").find(body[sign + 1]) != std::string_view::npos)
     sign += 2;
   return body.substr(0, sign) + fill(missing) + body.substr(sign);
 }
 
 std::string with_commas(std::string digits) {
   const auto end = std::min(digits.find_first_not_of("0123456789"), digits.size());
-  for (std::size_t i = end; i > 3; i -= 3) digits.insert(i - 3, ",");
+  for (std::size_t i = end; i > 3; i -= 3) digits.insert(i - 3, 1, ',');
   return digits;
 }
 
 std::string signed_text(const Spec& spec, bool negative, std::string magnitude) {
   if (spec.grouped) magnitude = with_commas(std::move(magnitude));
-  if (negative) return "-" + magnitude;
-  return spec.sign == '+' ? "+" + magnitude : spec.sign == ' ' ? " " + magnitude : magnitude;
+  if (negative) return concat("-", magnitude);
+  return spec.sign == '+' ? concat("+", magnitude) : spec.sign == ' ' ? concat(" ", magnitude) : magnitude;
 }
 
 std::string format_integer(const Spec& spec, std::int64_t value) {
@@ -93,8 +94,12 @@ std::string format_float(const Spec& spec, double value) {
   } else if (!spec.type && spec.precision < 0) {
     out = repr(std::fabs(value));
   } else {
-    const char pattern[] = {'%', spec.alternate ? '#' : '.', spec.alternate ? '.' : '*', spec.alternate ? '*' : type,
-                            spec.alternate ? type : '\0', '\0'};
+    const char pattern[] = {'%',
+                            spec.alternate ? '#' : '.',
+                            spec.alternate ? '.' : '*',
+                            spec.alternate ? '*' : type,
+                            spec.alternate ? type : '\0',
+                            '\0'};
     char buffer[kWidest + 400];
     std::snprintf(buffer, sizeof buffer, pattern, spec.precision < 0 ? 6 : spec.precision, std::fabs(value));
     out = buffer;
@@ -139,18 +144,24 @@ std::string percent_field(Spec spec, const Value& value) {
     case 'u':
     case 'o':
     case 'x':
-    case 'X': return format_integer(spec, as_integer(value, spec.type));
+    case 'X':
+      return format_integer(spec, as_integer(value, spec.type));
     case 'e':
     case 'E':
     case 'f':
     case 'F':
     case 'g':
-    case 'G': return format_float(spec, as_float(value, spec.type));
-    case 'c': return padded(spec, character(value), '>');
-    case 's': return padded(spec, first_points(to_text(value), spec.precision), '>');
+    case 'G':
+      return format_float(spec, as_float(value, spec.type));
+    case 'c':
+      return padded(spec, character(value), '>');
+    case 's':
+      return padded(spec, first_points(to_text(value), spec.precision), '>');
     case 'r':
-    case 'a': return padded(spec, first_points(repr(value), spec.precision), '>');
-    default: throw Failure{std::string("unsupported format character '") + spec.type + "'"};
+    case 'a':
+      return padded(spec, first_points(repr(value), spec.precision), '>');
+    default:
+      throw Failure{std::string("unsupported format character '") + spec.type + "'"};
   }
 }
 
@@ -168,7 +179,7 @@ class Operands {
 
   const Value& named(std::string_view name) {
     const auto* found = values_.dict() ? values_.dict()->find(name) : nullptr;
-    if (!found) throw Failure{"the format's values have no '" + std::string(name) + "'"};
+    if (!found) throw Failure{concat("the format's values have no '", name, "'")};
     used_ = 1;
     return *found;
   }
@@ -225,7 +236,7 @@ Spec brace_spec(std::string_view s) {
   if (!s.empty()) {
     const std::size_t first = byte_of(s, 1);
     if (s.size() > first && is_align(s[first])) {
-      spec.fill = std::string(s.substr(0, first));
+      spec.fill = s.substr(0, first);
       spec.align = s[first];
       s.remove_prefix(first + 1);
     } else if (is_align(s[0])) {
@@ -249,7 +260,7 @@ Spec brace_spec(std::string_view s) {
     if (spec.precision < 0) throw Failure{"a format's precision is missing"};
   }
   spec.type = take("bcdeEfFgGosxX%");
-  if (!s.empty()) throw Failure{"a format specification ends in '" + std::string(s) + "'"};
+  if (!s.empty()) throw Failure{concat("a format specification ends in '", s, "'")};
   return spec;
 }
 
@@ -259,18 +270,19 @@ std::string brace_field(const Value& value, std::string_view specification) {
   const bool floating = spec.type && std::string_view("eEfFgG%").find(spec.type) != std::string_view::npos;
   if (value.text()) {
     if ((spec.type && spec.type != 's') || spec.align == '=')
-      throw Failure{"a text has no format '" + std::string(specification) + "'"};
+      throw Failure{concat("a text has no format '", specification, "'")};
     return padded(spec, first_points(value.text()->bytes, spec.precision), '<');
   }
   if (value.get<double>() || (floating && value.integer())) {
-    if (spec.type && !floating) throw Failure{"a float has no format '" + std::string(specification) + "'"};
+    if (spec.type && !floating) throw Failure{concat("a float has no format '", specification, "'")};
     return format_float(spec, value.number());
   }
   if (const auto i = value.integer()) {
-    if (spec.type == 's' || spec.precision >= 0) throw Failure{"an integer has no format '" + std::string(specification) + "'"};
+    if (spec.type == 's' || spec.precision >= 0)
+      throw Failure{concat("an integer has no format '", specification, "'")};
     return spec.type == 'c' ? padded(spec, character(value), '<') : format_integer(spec, *i);
   }
-  throw Failure{"'" + type_name(value) + "' takes no format specification"};
+  throw Failure{concat("'", type_name(value), "' takes no format specification")};
 }
 
 }  // namespace
@@ -293,10 +305,8 @@ std::string format_percent(Budget& budget, std::string_view s, const Value& valu
     }
     const Spec spec = percent_spec(s, operands);
     const std::string field = spec.type == '%' ? "%" : percent_field(spec, named ? *named : operands.next());
-    budget.take(field.size());
-    budget.give_back(field.size());
-    out += field;
-    if (out.size() > kMaxBytes) throw Failure{"a formatted text is too long", Code::resource};
+    budget.step(field.size() / 64);
+    append(out, field);
   }
   operands.finish();
   return out;
@@ -315,7 +325,7 @@ std::string format_braces(Budget& budget, std::string_view s, const Args& args) 
       continue;
     }
     const auto close = s.find('}', i);
-    if (s[i] == '}' || close == s.npos) throw Failure{"a single '" + std::string(1, s[i]) + "' in a format"};
+    if (s[i] == '}' || close == s.npos) throw Failure{concat("a single '", std::string(1, s[i]), "' in a format")};
     std::string_view field = s.substr(i + 1, close - i - 1);
     std::string_view specification;
     if (const auto colon = field.find(':'); colon != field.npos) {
@@ -336,13 +346,12 @@ std::string format_braces(Budget& budget, std::string_view s, const Args& args) 
       for (const auto& [name, named] : args.named)
         if (name == field) value = &named, field = {};
     }
-    if (!value || !field.empty()) throw Failure{"no value for a format's field '" + std::string(field) + "'"};
+    if (!value || !field.empty()) throw Failure{concat("no value for a format's field '", field, "'")};
     const std::string text = conversion ? conversion == 'r' ? repr(*value) : to_text(*value) : "";
-    const std::string done = conversion ? brace_field(make_text(nullptr, text), specification) : brace_field(*value, specification);
-    budget.take(done.size());
-    budget.give_back(done.size());
-    out += done;
-    if (out.size() > kMaxBytes) throw Failure{"a formatted text is too long", Code::resource};
+    const std::string done =
+        conversion ? brace_field(make_text(nullptr, text), specification) : brace_field(*value, specification);
+    budget.step(done.size() / 64);
+    append(out, done);
     i = close;
   }
   return out;

@@ -1,27 +1,41 @@
 #include "text/jinja/jinja.hpp"
 
-#include "text/jinja/evaluator.hpp"
-
 #include <nlohmann/json.hpp>
+
+#include "text/jinja/evaluator.hpp"
+#include "text/utf8.hpp"
 
 namespace fourfold::jinja {
 namespace {
 
+// Ill-formed UTF-8 becomes U+FFFD: the engine counts characters.
+Value text_of(const std::string& bytes) {
+  if (valid_prefix(bytes) == bytes.size()) return make_text(nullptr, bytes);
+  Utf8Stream stream;
+  std::string valid = stream.push(bytes);
+  return make_text(nullptr, valid + stream.flush());
+}
+
 Value convert(const nlohmann::ordered_json& json, int depth = 0) {
   if (depth > kMaxNesting)
-    throw Failure{"the context is nested more than " + std::to_string(kMaxNesting) + " deep", Code::resource};
+    throw Failure{concat("the context is nested more than ", kMaxNesting, " deep"), Code::resource};
   using Type = nlohmann::ordered_json::value_t;
   switch (json.type()) {
-    case Type::null: return None{};
-    case Type::boolean: return json.get<bool>();
-    case Type::number_integer: return json.get<std::int64_t>();
+    case Type::null:
+      return None{};
+    case Type::boolean:
+      return json.get<bool>();
+    case Type::number_integer:
+      return json.get<std::int64_t>();
     case Type::number_unsigned: {
       const auto value = json.get<std::uint64_t>();
-      if (value > INT64_MAX) throw Failure{"the context's integer " + std::to_string(value) + " does not fit 64 bits"};
+      if (value > INT64_MAX) throw Failure{concat("the context's integer ", value, " does not fit 64 bits")};
       return static_cast<std::int64_t>(value);
     }
-    case Type::number_float: return json.get<double>();
-    case Type::string: return make_text(nullptr, json.get_ref<const std::string&>());
+    case Type::number_float:
+      return json.get<double>();
+    case Type::string:
+      return make_text(nullptr, json.get_ref<const std::string&>());
     case Type::array: {
       Values items;
       for (const auto& item : json) items.push_back(convert(item, depth + 1));
@@ -29,15 +43,16 @@ Value convert(const nlohmann::ordered_json& json, int depth = 0) {
     }
     case Type::object: {
       Dict::Entries entries;
-      for (const auto& [key, value] : json.items()) entries.emplace_back(make_text(nullptr, key), convert(value, depth + 1));
+      for (const auto& [key, value] : json.items()) entries.emplace_back(text_of(key), convert(value, depth + 1));
       return make_dict(nullptr, std::move(entries));
     }
-    default: throw Failure{"the context holds a value that is not JSON"};
+    default:
+      throw Failure{"the context holds a value that is not JSON"};
   }
 }
 
 status as_status(const Failure& failure) {
-  const std::string where = failure.line > 0 ? "template line " + std::to_string(failure.line) + ": " : "template: ";
+  const std::string where = failure.line > 0 ? concat("template line ", failure.line, ": ") : "template: ";
   return {failure.code, where + failure.message};
 }
 

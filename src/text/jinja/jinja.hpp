@@ -6,10 +6,8 @@
 #pragma once
 
 #include <fourfold/status.hpp>
-
-#include <nlohmann/json_fwd.hpp>
-
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 

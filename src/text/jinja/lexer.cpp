@@ -1,10 +1,10 @@
 #include "text/jinja/lexer.hpp"
 
-#include "text/jinja/strings.hpp"
-#include "text/utf8.hpp"
-
 #include <algorithm>
 #include <array>
+
+#include "text/jinja/strings.hpp"
+#include "text/utf8.hpp"
 
 namespace fourfold::jinja {
 namespace {
@@ -175,7 +175,7 @@ class Lexer {
                                                                   ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
     const auto* symbol = std::find_if(kSymbols.begin(), kSymbols.end(), [&](auto s) { return rest_.starts_with(s); });
     if (symbol == kSymbols.end())
-      fail("unexpected character '" + std::string(rest_.substr(0, first_character(rest_).length)) + "'");
+      fail(concat("unexpected character '", rest_.substr(0, first_character(rest_).length), "'"));
     balance(*symbol, open);
     take(Kind::symbol, symbol->size());
   }
@@ -184,9 +184,9 @@ class Lexer {
     if (symbol == "(" || symbol == "[" || symbol == "{") {
       open += symbol == "(" ? ')' : symbol == "[" ? ']' : '}';
     } else if (symbol == ")" || symbol == "]" || symbol == "}") {
-      if (open.empty()) fail("unexpected '" + std::string(symbol) + "'");
+      if (open.empty()) fail(concat("unexpected '", symbol, "'"));
       if (open.back() != symbol[0])
-        fail("unexpected '" + std::string(symbol) + "', '" + std::string(1, open.back()) + "' expected");
+        fail(concat("unexpected '", symbol, "', '", std::string(1, open.back()), "' expected"));
       open.pop_back();
     }
   }
@@ -199,7 +199,9 @@ class Lexer {
   // Digits with single underscores between them.
   std::size_t digits(std::size_t i) const {
     if (i >= rest_.size() || !is_ascii_digit(rest_[i])) return i;
-    while (i < rest_.size() && (is_ascii_digit(rest_[i]) || (rest_[i] == '_' && i + 1 < rest_.size() && is_ascii_digit(rest_[i + 1])))) ++i;
+    while (i < rest_.size() &&
+           (is_ascii_digit(rest_[i]) || (rest_[i] == '_' && i + 1 < rest_.size() && is_ascii_digit(rest_[i + 1]))))
+      ++i;
     return i;
   }
 
@@ -226,7 +228,7 @@ class Lexer {
   void string(char quote) {
     std::size_t end = 1;
     while (end < rest_.size() && rest_[end] != quote) end += rest_[end] == '\\' ? 2 : 1;
-    if (end >= rest_.size()) fail("a string is not closed: " + std::string(1, quote) + " expected");
+    if (end >= rest_.size()) fail(concat("a string is not closed: ", std::string(1, quote), " expected"));
     add(Kind::string, unescape(rest_.substr(1, end - 1)));
     advance(end + 1);
   }
@@ -265,7 +267,7 @@ class Lexer {
     std::uint32_t code = 0;
     bool good = digits.size() == length;
     for (char c : digits) {
-      const std::uint32_t d = is_ascii_digit(c)        ? static_cast<std::uint32_t>(c - '0')
+      const std::uint32_t d = is_ascii_digit(c)      ? static_cast<std::uint32_t>(c - '0')
                               : c >= 'a' && c <= 'f' ? static_cast<std::uint32_t>(c - 'a' + 10)
                               : c >= 'A' && c <= 'F' ? static_cast<std::uint32_t>(c - 'A' + 10)
                                                      : base;
@@ -273,7 +275,7 @@ class Lexer {
       code = code * base + d;
     }
     if (!good || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
-      fail("'" + std::string(digits) + "' in a string's escape is not a character's code");
+      fail(concat("'", digits, "' in a string's escape is not a character's code"));
     append_utf8(out, code);
   }
 
@@ -288,8 +290,9 @@ class Lexer {
 
 std::vector<Token> tokenize(std::string_view source) {
   if (const auto valid = valid_prefix(source); valid != source.size())
-    throw Failure{"not UTF-8 at byte " + std::to_string(valid), Code::malformed,
-                  1 + static_cast<int>(std::count(source.begin(), source.begin() + static_cast<std::ptrdiff_t>(valid), '\n'))};
+    throw Failure{
+        concat("not UTF-8 at byte ", valid), Code::malformed,
+        1 + static_cast<int>(std::count(source.begin(), source.begin() + static_cast<std::ptrdiff_t>(valid), '\n'))};
   return Lexer(source).run();
 }
 

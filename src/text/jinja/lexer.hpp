@@ -7,7 +7,19 @@
 namespace fourfold::jinja {
 
 struct Token {
-  enum class Kind { data, variable_begin, variable_end, block_begin, block_end, name, string, integer, floating, symbol, end };
+  enum class Kind {
+    data,
+    variable_begin,
+    variable_end,
+    block_begin,
+    block_end,
+    name,
+    string,
+    integer,
+    floating,
+    symbol,
+    end
+  };
 
   Kind kind;
   int line;

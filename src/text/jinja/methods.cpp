@@ -10,7 +10,7 @@ using Int = std::int64_t;
 
 Value get(Evaluator& e, const Value& self, Args& args) {
   e.budget().step(args[0].size());
-  if (!hashable(args[0])) throw Failure{"unhashable type: '" + type_name(args[0]) + "'"};
+  if (!hashable(args[0])) throw Failure{concat("unhashable type: '", type_name(args[0]), "'")};
   if (const auto* found = self.dict()->find(args[0])) return *found;
   return args.positional[1].is_undefined() && !args.has(1) ? Value(None{}) : args[1];
 }
@@ -38,7 +38,8 @@ const Builtin kDictMethods[] = {
 Value count(Evaluator& e, const Value& self, Args& args) {
   e.budget().step(self.size());
   const auto& items = self.list()->items;
-  return static_cast<Int>(std::count_if(items.begin(), items.end(), [&](const Value& item) { return equal(item, args[0]); }));
+  return static_cast<Int>(
+      std::count_if(items.begin(), items.end(), [&](const Value& item) { return equal(item, args[0]); }));
 }
 
 Value index(Evaluator& e, const Value& self, Args& args) {
@@ -82,7 +83,8 @@ bool changes_its_object(const Value& self, std::string_view name) {
   const auto has = [&](std::span<const std::string_view> names) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
-  return (self.dict() && has(kDictChanges)) || (self.list() && self.list()->style == List::Style::list && has(kListChanges));
+  return (self.dict() && has(kDictChanges)) ||
+         (self.list() && self.list()->style == List::Style::list && has(kListChanges));
 }
 
 }  // namespace fourfold::jinja

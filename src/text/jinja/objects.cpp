@@ -1,8 +1,8 @@
 #include "text/jinja/objects.hpp"
 
-#include "text/jinja/builtins.hpp"
-
 #include <algorithm>
+
+#include "text/jinja/builtins.hpp"
 
 namespace fourfold::jinja {
 namespace {
@@ -10,15 +10,14 @@ namespace {
 using Int = std::int64_t;
 
 const Builtin kCycle = {
-    "cycle",
-    [](Evaluator&, const Value& self, Args& args) { return static_cast<Loop&>(*self.object()).cycle(args); }, "*"};
-
-const Builtin kChanged = {
-    "changed",
-    [](Evaluator&, const Value& self, Args& args) -> Value {
-      return static_cast<Loop&>(*self.object()).changed(std::move(args));
-    },
+    "cycle", [](Evaluator&, const Value& self, Args& args) { return static_cast<Loop&>(*self.object()).cycle(args); },
     "*"};
+
+const Builtin kChanged = {"changed",
+                          [](Evaluator&, const Value& self, Args& args) -> Value {
+                            return static_cast<Loop&>(*self.object()).changed(std::move(args));
+                          },
+                          "*"};
 
 const Builtin kNext = {
     "next", [](Evaluator&, const Value& self, Args&) { return static_cast<Cycler&>(*self.object()).next(); }, ""};
@@ -61,9 +60,7 @@ std::optional<Value> Loop::attribute(std::string_view name) {
   return std::nullopt;
 }
 
-std::string Loop::repr() const {
-  return "<LoopContext " + std::to_string(index_ + 1) + "/" + std::to_string(items_->items.size()) + ">";
-}
+std::string Loop::repr() const { return concat("<LoopContext ", index_ + 1, "/", items_->items.size(), ">"); }
 
 Value Loop::call(Args args) {
   if (!node_.recursive) throw Failure{"the loop must be marked 'recursive' to be called"};

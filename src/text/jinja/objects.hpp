@@ -54,7 +54,7 @@ class MacroObject final : public Object {
   MacroObject(Evaluator& evaluator, const Macro& node, ScopePtr defined_in)
       : Object(&evaluator.budget()), evaluator_(evaluator), node_(node), defined_in_(std::move(defined_in)) {}
   std::string type_name() const override { return "Macro"; }
-  std::string repr() const override { return "<Macro '" + node_.name + "'>"; }
+  std::string repr() const override { return concat("<Macro '", node_.name, "'>"); }
   std::optional<Value> attribute(std::string_view name) override;
   bool callable() const override { return true; }
   Value call(Args args) override { return evaluator_.run_macro(node_, defined_in_, std::move(args)); }

@@ -1,11 +1,11 @@
 #include "text/jinja/operators.hpp"
 
-#include "text/jinja/format.hpp"
-#include "text/jinja/strings.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "text/jinja/format.hpp"
+#include "text/jinja/strings.hpp"
 
 namespace fourfold::jinja {
 namespace {
@@ -15,13 +15,20 @@ constexpr Int kLeastInt = std::numeric_limits<Int>::min();
 
 std::string_view symbol(Op op) {
   switch (op) {
-    case Op::add: return "+";
-    case Op::subtract: return "-";
-    case Op::multiply: return "*";
-    case Op::divide: return "/";
-    case Op::floor_divide: return "//";
-    case Op::modulo: return "%";
-    default: return "**";
+    case Op::add:
+      return "+";
+    case Op::subtract:
+      return "-";
+    case Op::multiply:
+      return "*";
+    case Op::divide:
+      return "/";
+    case Op::floor_divide:
+      return "//";
+    case Op::modulo:
+      return "%";
+    default:
+      return "**";
   }
 }
 
@@ -65,7 +72,8 @@ Value integers(Op op, Int a, Int b) {
       if (b == -1) return Int{0};
       out = a % b;
       return out != 0 && (out < 0) != (b < 0) ? out + b : out;
-    default: return integer_power(a, b);
+    default:
+      return integer_power(a, b);
   }
 }
 
@@ -86,9 +94,12 @@ std::pair<double, double> divide_floats(double a, double b) {
 
 Value floats(Op op, double a, double b) {
   switch (op) {
-    case Op::add: return a + b;
-    case Op::subtract: return a - b;
-    case Op::multiply: return a * b;
+    case Op::add:
+      return a + b;
+    case Op::subtract:
+      return a - b;
+    case Op::multiply:
+      return a * b;
     case Op::divide:
       if (b == 0) zero_division();
       return a / b;
@@ -111,14 +122,15 @@ Value floats(Op op, double a, double b) {
 Value joined(Budget& budget, const Text& a, const Text& b) {
   budget.step((a.bytes.size() + b.bytes.size()) / 64);
   if (a.safe == b.safe) return make_text(&budget, a.bytes + b.bytes, a.safe);
-  return make_text(&budget, (a.safe ? a.bytes : escape_html(a.bytes)) + (b.safe ? b.bytes : escape_html(b.bytes)), true);
+  return make_text(&budget, (a.safe ? a.bytes : escape_html(a.bytes)) + (b.safe ? b.bytes : escape_html(b.bytes)),
+                   true);
 }
 
 Value repeated(Budget& budget, const Value& value, Int count) {
   const std::size_t n = count > 0 ? static_cast<std::size_t>(count) : 0;
   const std::size_t each = value.text() ? value.text()->bytes.size() : value.list()->items.size() * sizeof(Value);
   if (n > 0 && each > kMaxBytes / n)
-    throw Failure{"a repetition needs more than " + std::to_string(kMaxBytes >> 20) + " MiB", Code::resource};
+    throw Failure{concat("a repetition needs more than ", kMaxBytes >> 20, " MiB"), Code::resource};
   budget.step(each * n / 64);
   if (value.text()) {
     std::string out;
@@ -166,6 +178,19 @@ Range clip(std::size_t length, const Value& start, const Value& stop, const Valu
   return out;
 }
 
+// The characters of a range.
+std::string every_nth(std::string_view s, const Range& range) {
+  std::string out;
+  std::size_t left = range.count();
+  if (left == 0) return out;
+  for (std::size_t at = byte_of(s, static_cast<std::size_t>(range.start));;) {
+    out += s.substr(at, byte_of(s.substr(at), 1));
+    if (--left == 0) return out;
+    for (Int i = 0; i < range.step; ++i) at += byte_of(s.substr(at), 1);
+    for (Int i = 0; i > range.step; --i) at = last_character(s.substr(0, at));
+  }
+}
+
 }  // namespace
 
 void require_defined(const Value& value) {
@@ -192,7 +217,7 @@ Value arithmetic(Budget& budget, Op op, const Value& a, const Value& b) {
   }
   if (op == Op::multiply && repeatable(a) && b.integer()) return repeated(budget, a, *b.integer());
   if (op == Op::multiply && repeatable(b) && a.integer()) return repeated(budget, b, *a.integer());
-  throw Failure{"'" + type_name(a) + "' " + std::string(symbol(op)) + " '" + type_name(b) + "' is not defined"};
+  throw Failure{concat("'", type_name(a), "' ", symbol(op), " '", type_name(b), "' is not defined")};
 }
 
 Value signed_value(Op op, const Value& value) {
@@ -201,7 +226,7 @@ Value signed_value(Op op, const Value& value) {
     if (op == Op::negate && *i == kLeastInt) overflow();
     return op == Op::negate ? -*i : *i;
   }
-  if (!value.get<double>()) throw Failure{"a sign before '" + type_name(value) + "' is not defined"};
+  if (!value.get<double>()) throw Failure{concat("a sign before '", type_name(value), "' is not defined")};
   return op == Op::negate ? -value.number() : value.number();
 }
 
@@ -216,26 +241,30 @@ bool compare(Budget& budget, Op op, const Value& a, const Value& b) {
   const int sign = order(a, b);
   if (is_nan(a) || is_nan(b)) return false;
   switch (op) {
-    case Op::less: return sign < 0;
-    case Op::less_equal: return sign <= 0;
-    case Op::greater: return sign > 0;
-    default: return sign >= 0;
+    case Op::less:
+      return sign < 0;
+    case Op::less_equal:
+      return sign <= 0;
+    case Op::greater:
+      return sign > 0;
+    default:
+      return sign >= 0;
   }
 }
 
 bool contains(Budget& budget, const Value& container, const Value& item) {
   budget.step(item.size());
   if (const auto* text = container.text()) {
-    if (!item.text()) throw Failure{"'in' a text expects a text on its left, not '" + type_name(item) + "'"};
+    if (!item.text()) throw Failure{concat("'in' a text expects a text on its left, not '", type_name(item), "'")};
     budget.step(text->bytes.size() / 64);
     return text->bytes.find(item.text()->bytes) != std::string::npos;
   }
   if (const auto* dict = container.dict()) {
-    if (!hashable(item)) throw Failure{"unhashable type: '" + type_name(item) + "'"};
+    if (!hashable(item)) throw Failure{concat("unhashable type: '", type_name(item), "'")};
     return dict->find(item) != nullptr;
   }
   if (!container.list() && !container.is_undefined())
-    throw Failure{"'in' expects a text, a list or a dict on its right, not '" + type_name(container) + "'"};
+    throw Failure{concat("'in' expects a text, a list or a dict on its right, not '", type_name(container), "'")};
   const auto others = iterate(budget, container);
   for (const auto& other : others->items) {
     budget.step(std::min(item.size(), other.size()));
@@ -248,7 +277,7 @@ Value slice(Budget& budget, const Value& value, const Value& start, const Value&
   require_defined(value);
   for (const auto* bound : {&start, &stop, &step})
     if (!bound->integer() && !bound->is_none() && !bound->is_undefined())
-      return Value::undefined("a slice's bounds are integers, not '" + type_name(*bound) + "'");
+      throw Failure{concat("a slice's bounds are integers, not '", type_name(*bound), "'")};
   if (const auto* text = value.text()) {
     budget.step(text->bytes.size() / 64);
     const auto range = clip(text->length(), start, stop, step);
@@ -258,14 +287,9 @@ Value slice(Budget& budget, const Value& value, const Value& start, const Value&
       const std::size_t begin = byte_of(all, static_cast<std::size_t>(range.start));
       return make_text(&budget, std::string(all.substr(begin, byte_of(all.substr(begin), count))));
     }
-    const auto all = characters(text->bytes);
-    std::string out;
-    for (std::size_t i = 0; i < count; ++i)
-      out += all[static_cast<std::size_t>(range.start + static_cast<Int>(i) * range.step)];
-    return make_text(&budget, std::move(out));
+    return make_text(&budget, every_nth(text->bytes, range));
   }
-  if (!value.list() || !value.list()->is_sequence())
-    return Value::undefined("'" + type_name(value) + "' has no slices");
+  if (!value.list() || !value.list()->is_sequence()) throw Failure{concat("'", type_name(value), "' has no slices")};
   const auto& items = value.list()->items;
   const auto range = clip(items.size(), start, stop, step);
   Values out;
@@ -290,7 +314,7 @@ std::shared_ptr<const List> iterate(Budget& budget, const Value& value) {
     budget.step(text->bytes.size());
     for (auto character : characters(text->bytes)) out.push_back(make_text(&budget, std::string(character)));
   } else if (!value.is_undefined()) {
-    throw Failure{"'" + type_name(value) + "' object is not iterable"};
+    throw Failure{concat("'", type_name(value), "' object is not iterable")};
   }
   budget.step(out.size());
   return std::make_shared<const List>(std::move(out), List::Style::list, &budget);

@@ -1,9 +1,9 @@
 // Expressions, in Jinja's order of binding: if, or, and, not, comparison, + -, ~, * / // %, **, sign, postfix, filters.
-#include "text/jinja/parser.hpp"
-
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+
+#include "text/jinja/parser.hpp"
 
 namespace fourfold::jinja {
 namespace {
@@ -28,7 +28,7 @@ ExprPtr make(int line, Node node, std::initializer_list<int> below) {
   constexpr int kTallest = 2 * kMaxNesting;
   const int tallest = below.size() == 0 ? 0 : std::max(below);
   if (tallest >= kTallest)
-    throw Failure{"an expression of more than " + std::to_string(kTallest) + " operations in a row", Code::resource, line};
+    throw Failure{concat("an expression of more than ", kTallest, " operations in a row"), Code::resource, line};
   return std::make_unique<Expr>(Expr{line, tallest + 1, std::move(node)});
 }
 
@@ -55,7 +55,8 @@ ExprPtr Parser::expression(bool conditional) {
 }
 
 bool Parser::tuple_ends(std::string_view end_word) const {
-  return now().kind == Kind::variable_end || now().kind == Kind::block_end || is(")") || (!end_word.empty() && is_word(end_word));
+  return now().kind == Kind::variable_end || now().kind == Kind::block_end || is(")") ||
+         (!end_word.empty() && is_word(end_word));
 }
 
 // One expression, or a tuple of several with commas between them.
@@ -69,7 +70,7 @@ ExprPtr Parser::tuple(bool conditional, std::string_view end_word, bool parenthe
     comma = true;
   }
   if (!comma && !items.empty()) return std::move(items[0]);
-  if (!comma && !parentheses) fail("an expression expected, " + found() + " found");
+  if (!comma && !parentheses) fail(concat("an expression expected, ", found(), " found"));
   const int below = height(items);
   return make(line, ListExpr{true, std::move(items)}, {below});
 }
@@ -106,13 +107,14 @@ ExprPtr Parser::logical_not() {
 }
 
 ExprPtr Parser::compare() {
-  static constexpr Operator kOperators[] = {{"==", Op::equal},         {"!=", Op::not_equal}, {"<", Op::less},
-                                            {"<=", Op::less_equal},    {">", Op::greater},    {">=", Op::greater_equal}};
+  static constexpr Operator kOperators[] = {{"==", Op::equal},      {"!=", Op::not_equal}, {"<", Op::less},
+                                            {"<=", Op::less_equal}, {">", Op::greater},    {">=", Op::greater_equal}};
   const int line = now().line;
   auto first = sum();
   std::vector<std::pair<Op, ExprPtr>> rest;
   for (;;) {
-    const auto* hit = std::find_if(std::begin(kOperators), std::end(kOperators), [&](const auto& o) { return is(o.symbol); });
+    const auto* hit =
+        std::find_if(std::begin(kOperators), std::end(kOperators), [&](const auto& o) { return is(o.symbol); });
     if (hit != std::end(kOperators)) {
       next();
       rest.emplace_back(hit->op, sum());
@@ -134,17 +136,17 @@ ExprPtr Parser::compare() {
 
 ExprPtr Parser::sum() {
   const int line = now().line;
-  auto left = concat();
+  auto left = concatenation();
   while (is("+") || is("-")) {
     const Op op = next().text == "+" ? Op::add : Op::subtract;
-    auto right = concat();
+    auto right = concatenation();
     const int l = height(left), r = height(right);
     left = make(line, Binary{op, std::move(left), std::move(right)}, {l, r});
   }
   return left;
 }
 
-ExprPtr Parser::concat() {
+ExprPtr Parser::concatenation() {
   const int line = now().line;
   ExprList parts;
   do parts.push_back(product());
@@ -160,7 +162,8 @@ ExprPtr Parser::product() {
   const int line = now().line;
   auto left = power();
   for (;;) {
-    const auto* hit = std::find_if(std::begin(kOperators), std::end(kOperators), [&](const auto& o) { return is(o.symbol); });
+    const auto* hit =
+        std::find_if(std::begin(kOperators), std::end(kOperators), [&](const auto& o) { return is(o.symbol); });
     if (hit == std::end(kOperators)) return left;
     next();
     auto right = power();
@@ -199,19 +202,22 @@ ExprPtr Parser::unary(bool filters) {
 ExprPtr Parser::primary() {
   const int line = now().line;
   switch (now().kind) {
-    case Kind::name: return name_or_constant();
+    case Kind::name:
+      return name_or_constant();
     case Kind::integer:
-    case Kind::floating: return number();
+    case Kind::floating:
+      return number();
     case Kind::string: {
       std::string text;
       while (now().kind == Kind::string) text += next().text;
       return make(line, Literal{make_text(nullptr, std::move(text))}, {});
     }
-    default: break;
+    default:
+      break;
   }
   if (is("[")) return list();
   if (is("{")) return dict();
-  if (!skip("(")) fail("unexpected " + found());
+  if (!skip("(")) fail(concat("unexpected ", found()));
   auto value = tuple(true, {}, true);
   expect(")");
   return value;
@@ -235,8 +241,7 @@ ExprPtr Parser::number() {
   const Token token = next();
   std::string digits = token.text;
   std::erase(digits, '_');
-  if (token.kind == Kind::floating)
-    return make(token.line, Literal{std::strtod(digits.c_str(), nullptr)}, {});
+  if (token.kind == Kind::floating) return make(token.line, Literal{std::strtod(digits.c_str(), nullptr)}, {});
   int base = 10;
   std::string_view rest = digits;
   if (rest.size() > 2 && rest[0] == '0' && (rest[1] < '0' || rest[1] > '9')) {
@@ -247,9 +252,9 @@ ExprPtr Parser::number() {
   const auto end = std::from_chars(rest.data(), rest.data() + rest.size(), value, base);
   const bool octal_looking = base == 10 && rest.size() > 1 && rest[0] == '0' && value != 0;
   if (end.ptr != rest.data() + rest.size() || octal_looking)
-    throw Failure{"'" + token.text + "' is not a number", Code::malformed, token.line};
+    throw Failure{concat("'", token.text, "' is not a number"), Code::malformed, token.line};
   if (end.ec != std::errc())
-    throw Failure{"the integer " + token.text + " does not fit 64 bits", Code::malformed, token.line};
+    throw Failure{concat("the integer ", token.text, " does not fit 64 bits"), Code::malformed, token.line};
   return make(token.line, Literal{value}, {});
 }
 
@@ -314,8 +319,7 @@ ExprPtr Parser::subscript(ExprPtr value) {
     if (is(",")) {
       ExprList keys;
       keys.push_back(std::move(start));
-      while (skip(","))
-        if (!is("]")) keys.push_back(expression());
+      while (skip(",")) keys.push_back(expression());
       const int most = height(keys);
       start = make(line, ListExpr{true, std::move(keys)}, {most});
     }
@@ -405,7 +409,7 @@ void Parser::call_argument(CallArgs& args) {
     std::string name = next().text;
     expect("=");
     for (const auto& [other, value] : args.named)
-      if (other == name) fail("the argument '" + name + "' is given twice");
+      if (other == name) fail(concat("the argument '", name, "' is given twice"));
     args.named.emplace_back(std::move(name), expression());
   } else {
     if (args.rest || args.named_rest || !args.named.empty()) fail("a positional argument after a named one");

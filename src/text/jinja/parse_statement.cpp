@@ -1,7 +1,7 @@
 // Statements, and what both halves of the parser stand on.
-#include "text/jinja/parser.hpp"
-
 #include <algorithm>
+
+#include "text/jinja/parser.hpp"
 
 namespace fourfold::jinja {
 namespace {
@@ -20,7 +20,7 @@ Body parse_template(std::string_view source) { return Parser(source).parse(); }
 
 Parser::Nested::Nested(Parser& parser) : parser_(parser) {
   if (parser_.depth_ >= kMaxNesting)
-    throw Failure{"nested more than " + std::to_string(kMaxNesting) + " deep", Code::resource, parser_.now().line};
+    throw Failure{concat("nested more than ", kMaxNesting, " deep"), Code::resource, parser_.now().line};
   ++parser_.depth_;
 }
 
@@ -46,11 +46,11 @@ bool Parser::skip_word(std::string_view name) {
 }
 
 void Parser::expect(std::string_view symbol) {
-  if (!skip(symbol)) fail("'" + std::string(symbol) + "' expected, " + found() + " found");
+  if (!skip(symbol)) fail(concat("'", symbol, "' expected, ", found(), " found"));
 }
 
 void Parser::expect_word(std::string_view name) {
-  if (!skip_word(name)) fail("'" + std::string(name) + "' expected, " + found() + " found");
+  if (!skip_word(name)) fail(concat("'", name, "' expected, ", found(), " found"));
 }
 
 std::string Parser::expect_name(std::string_view what) {
@@ -59,14 +59,14 @@ std::string Parser::expect_name(std::string_view what) {
 }
 
 void Parser::expect_block_end() {
-  if (now().kind != Kind::block_end) fail("'%}' expected, " + found() + " found");
+  if (now().kind != Kind::block_end) fail(concat("'%}' expected, ", found(), " found"));
   next();
 }
 
 void Parser::fail(const std::string& message) const { throw Failure{message, Code::malformed, now().line}; }
 
 std::string Parser::found() const {
-  return now().kind == Kind::end ? "the end of the template" : "'" + now().text + "'";
+  return now().kind == Kind::end ? "the end of the template" : concat("'", now().text, "'");
 }
 
 Body Parser::parse() { return body({}); }
@@ -78,16 +78,18 @@ Body Parser::body(std::initializer_list<std::string_view> ends) {
   for (;;) {
     const int line = now().line;
     switch (now().kind) {
-      case Kind::data: out.push_back({line, Data{next().text}}); break;
+      case Kind::data:
+        out.push_back({line, Data{next().text}});
+        break;
       case Kind::variable_begin:
         next();
         out.push_back({line, Output{tuple()}});
-        if (now().kind != Kind::variable_end) fail("'}}' expected, " + found() + " found");
+        if (now().kind != Kind::variable_end) fail(concat("'}}' expected, ", found(), " found"));
         next();
         break;
       case Kind::block_begin: {
         next();
-        if (now().kind != Kind::name) fail("a statement's name expected, " + found() + " found");
+        if (now().kind != Kind::name) fail(concat("a statement's name expected, ", found(), " found"));
         if (std::find(ends.begin(), ends.end(), now().text) != ends.end()) return out;
         statement(out);
         expect_block_end();
@@ -95,7 +97,7 @@ Body Parser::body(std::initializer_list<std::string_view> ends) {
       }
       default:
         if (ends.size() == 0) return out;
-        fail("the template ends within a block: '" + std::string(*(ends.end() - 1)) + "' expected");
+        fail(concat("the template ends within a block: '", *(ends.end() - 1), "' expected"));
     }
   }
 }
@@ -130,17 +132,18 @@ void Parser::statement(Body& out) {
   } else if (name == "do") {
     out.push_back({line, Do{tuple()}});
   } else if (name == "print") {
-    out.push_back({line, Output{tuple()}});
+    do out.push_back({line, Output{expression()}});
+    while (skip(","));
   } else if (name == "break" || name == "continue") {
-    if (loops_ == 0) throw Failure{"'" + name + "' outside a loop", Code::malformed, line};
+    if (loops_ == 0) throw Failure{concat("'", name, "' outside a loop"), Code::malformed, line};
     if (name == "break")
       out.push_back({line, Break{}});
     else
       out.push_back({line, Continue{}});
   } else if (std::find(std::begin(kRefused), std::end(kRefused), name) != std::end(kRefused)) {
-    throw Failure{"'" + name + "' is not supported: a chat template is one file", Code::unsupported, line};
+    throw Failure{concat("'", name, "' is not supported: a chat template is one file"), Code::unsupported, line};
   } else {
-    throw Failure{"unknown statement '" + name + "'", Code::malformed, line};
+    throw Failure{concat("unknown statement '", name, "'"), Code::malformed, line};
   }
 }
 
@@ -152,9 +155,9 @@ If Parser::if_block() {
     expect_block_end();
     auto inner = body({"elif", "else", "endif"});
     out.branches.emplace_back(std::move(test), std::move(inner));
-    const std::string end = next().text;
-    if (end == "elif") continue;
-    if (end == "else") {
+    const Token end = next();
+    if (end.text == "elif") continue;
+    if (end.text == "else") {
       skip(":");
       expect_block_end();
       out.otherwise = body({"endif"});
@@ -235,7 +238,7 @@ void Parser::signature(Macro& macro) {
   while (!is(")")) {
     auto parameter = expect_name("a parameter's name");
     if (std::find(macro.parameters.begin(), macro.parameters.end(), parameter) != macro.parameters.end())
-      fail("the parameter '" + parameter + "' is there twice");
+      fail(concat("the parameter '", parameter, "' is there twice"));
     macro.parameters.push_back(std::move(parameter));
     if (skip("="))
       macro.defaults.push_back(expression());
@@ -280,7 +283,7 @@ Target Parser::target_item(bool attributes) {
     return out;
   }
   out.name = expect_name("a name to assign to");
-  if (is_constant(out.name)) fail("'" + out.name + "' cannot be assigned to");
+  if (is_constant(out.name)) fail(concat("'", out.name, "' cannot be assigned to"));
   if (attributes && skip(".")) out.attribute = expect_name("an attribute's name");
   return out;
 }

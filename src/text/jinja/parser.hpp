@@ -1,10 +1,10 @@
 // The parser's state, shared by expressions (parse_expression.cpp) and statements (parse_statement.cpp).
 #pragma once
 
+#include <initializer_list>
+
 #include "text/jinja/ast.hpp"
 #include "text/jinja/lexer.hpp"
-
-#include <initializer_list>
 
 namespace fourfold::jinja {
 
@@ -50,7 +50,7 @@ class Parser {
   ExprPtr logical_not();
   ExprPtr compare();
   ExprPtr sum();
-  ExprPtr concat();
+  ExprPtr concatenation();
   ExprPtr product();
   ExprPtr power();
   ExprPtr unary(bool filters);
@@ -84,8 +84,8 @@ class Parser {
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
   int depth_ = 0;
-  int loops_ = 0;                // loops around, within the innermost macro
-  std::vector<Macro*> macros_;   // being parsed
+  int loops_ = 0;               // loops around, within the innermost macro
+  std::vector<Macro*> macros_;  // being parsed
 };
 
 }  // namespace fourfold::jinja

@@ -1,10 +1,10 @@
 #include "text/jinja/print.hpp"
 
-#include "text/jinja/strings.hpp"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+
+#include "text/jinja/strings.hpp"
 
 namespace fourfold::jinja {
 namespace {
@@ -13,9 +13,7 @@ namespace {
 class Sink {
  public:
   Sink& operator<<(std::string_view s) {
-    if (s.size() > kMaxBytes - out_.size())
-      throw Failure{"a text longer than " + std::to_string(kMaxBytes >> 20) + " MiB", Code::resource};
-    out_ += s;
+    append(out_, s);
     return *this;
   }
   std::string take() { return std::move(out_); }
@@ -48,7 +46,9 @@ void write_list(Sink& out, const List& list) {
       write_items(out, list.items);
       out << "]";
       return;
-    case List::Style::iterator: out << "<generator object>"; return;
+    case List::Style::iterator:
+      out << "<generator object>";
+      return;
     case List::Style::range: {
       const auto& items = list.items;
       const auto at = [&](std::size_t i) { return *items[i].integer(); };
@@ -121,7 +121,7 @@ class JsonWriter {
     } else if (v.dict()) {
       dict(*v.dict());
     } else {
-      throw Failure{"Object of type " + type_name(v) + " is not JSON serializable"};
+      throw Failure{concat("Object of type ", type_name(v), " is not JSON serializable")};
     }
   }
 
@@ -153,8 +153,6 @@ class JsonWriter {
         if (c >= 0x10000) {
           unicode_escape(0xD800 + ((c - 0x10000) >> 10));
           unicode_escape(0xDC00 + ((c - 0x10000) & 0x3FF));
-        } else if (c == 0x7F) {
-          out_ << character;
         } else {
           unicode_escape(c);
         }
@@ -195,7 +193,7 @@ class JsonWriter {
     if (key.is_none()) return "null";
     if (const auto* b = key.get<bool>()) return *b ? "true" : "false";
     if (key.is_number()) return number(key);
-    throw Failure{"keys must be str, int, float, bool or None, not " + type_name(key)};
+    throw Failure{concat("keys must be str, int, float, bool or None, not ", type_name(key))};
   }
 
   void dict(const Dict& d) {

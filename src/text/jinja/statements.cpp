@@ -1,9 +1,9 @@
 // Statements: output, branches, loops, assignments, macros.
+#include <algorithm>
+
 #include "text/jinja/evaluator.hpp"
 #include "text/jinja/objects.hpp"
 #include "text/jinja/print.hpp"
-
-#include <algorithm>
 
 namespace fourfold::jinja {
 namespace {
@@ -105,7 +105,7 @@ std::shared_ptr<const List> Evaluator::loop_items(const For& loop, const Value& 
 
 Flow Evaluator::run_loop(const For& loop, const Value& from, int depth) {
   const auto items = loop_items(loop, from);
-  if (items->items.empty()) return run_scoped(loop.otherwise);
+  bool completed = false;  // Jinja's else also runs where no iteration came to its end
   const auto state = std::make_shared<Loop>(*this, loop, scope_, items, depth);
   for (std::size_t i = 0; i < items->items.size(); ++i) {
     budget_.step();
@@ -113,9 +113,11 @@ Flow Evaluator::run_loop(const For& loop, const Value& from, int depth) {
     const Entered entered(scope_, scope_);
     scope_->names["loop"] = std::shared_ptr<Object>(state);
     assign(loop.target, items->items[i]);
-    if (run(loop.body) == Flow::leave_loop) break;
+    const Flow flow = run(loop.body);
+    if (flow == Flow::leave_loop) break;
+    completed |= flow == Flow::on;
   }
-  return Flow::on;
+  return completed ? Flow::on : run_scoped(loop.otherwise);
 }
 
 Value Evaluator::run_loop_again(const For& loop, const ScopePtr& defined_in, const Value& items, int depth) {
@@ -188,8 +190,8 @@ void Evaluator::assign(const Target& target, const Value& value) {
     const auto* object = find(target.name);
     auto* space = object ? dynamic_cast<Namespace*>(object->object()) : nullptr;
     if (!space)
-      throw Failure{"'" + target.name + "' is not a namespace: its attributes cannot be set", Code::invalid_argument,
-                    target.line};
+      throw Failure{concat("'", target.name, "' is not a namespace: its attributes cannot be set"),
+                    Code::invalid_argument, target.line};
     space->set(target.attribute, value);
   }
 }
@@ -197,7 +199,8 @@ void Evaluator::assign(const Target& target, const Value& value) {
 // The variables of a macro's call: parameters, then what its body uses of caller, kwargs and varargs.
 void Evaluator::bind_macro(const Macro& macro, Args args, Scope& inside) {
   const auto take_named = [&](std::string_view name) -> std::optional<Value> {
-    const auto it = std::find_if(args.named.begin(), args.named.end(), [&](const auto& pair) { return pair.first == name; });
+    const auto it =
+        std::find_if(args.named.begin(), args.named.end(), [&](const auto& pair) { return pair.first == name; });
     if (it == args.named.end()) return std::nullopt;
     Value value = std::move(it->second);
     args.named.erase(it);
@@ -208,7 +211,7 @@ void Evaluator::bind_macro(const Macro& macro, Args args, Scope& inside) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     auto given = i < args.positional.size() ? std::optional(args.positional[i]) : take_named(names[i]);
     if (!given && i >= first_default) given = evaluate(*macro.defaults[i - first_default]);
-    inside.names[names[i]] = given ? *given : Value::undefined("parameter '" + names[i] + "' was not provided");
+    inside.names[names[i]] = given ? *given : Value::undefined(concat("parameter '", names[i], "' was not provided"));
   }
   if (macro.uses_caller && !inside.names.contains("caller"))
     inside.names["caller"] = take_named("caller").value_or(Value::undefined("No caller defined"));
@@ -217,14 +220,14 @@ void Evaluator::bind_macro(const Macro& macro, Args args, Scope& inside) {
     for (const auto& [name, value] : args.named) entries.emplace_back(text(name), value);
     inside.names["kwargs"] = make_dict(&budget_, std::move(entries));
   } else if (!args.named.empty()) {
-    throw Failure{"macro '" + macro.name + "' takes no keyword argument '" + args.named[0].first + "'"};
+    throw Failure{concat("macro '", macro.name, "' takes no keyword argument '", args.named[0].first, "'")};
   }
   const auto taken = static_cast<std::ptrdiff_t>(std::min(names.size(), args.positional.size()));
   Values extra(args.positional.begin() + taken, args.positional.end());
   if (macro.uses_varargs)
     inside.names["varargs"] = list(std::move(extra), List::Style::tuple);
   else if (!extra.empty())
-    throw Failure{"macro '" + macro.name + "' takes not more than " + std::to_string(names.size()) + " argument(s)"};
+    throw Failure{concat("macro '", macro.name, "' takes not more than ", names.size(), " argument(s)")};
 }
 
 Value Evaluator::run_macro(const Macro& macro, const ScopePtr& defined_in, Args args) {

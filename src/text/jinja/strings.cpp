@@ -1,11 +1,12 @@
 #include "text/jinja/strings.hpp"
 
-#include "text/utf8.hpp"
-
 #include <utf8proc.h>
 
 #include <algorithm>
 #include <cstdio>
+
+#include "text/jinja/value.hpp"
+#include "text/utf8.hpp"
 
 namespace fourfold::jinja {
 namespace {
@@ -40,8 +41,7 @@ std::string_view strip_if(std::string_view s, Side side, Test test) {
   }
   if (static_cast<int>(side) & static_cast<int>(Side::right)) {
     while (!s.empty()) {
-      std::size_t begin = s.size() - 1;
-      while (begin > 0 && s.size() - begin < 4 && (s[begin] & 0xC0) == 0x80) --begin;
+      const std::size_t begin = last_character(s);
       if (!test(s.substr(begin))) break;
       s = s.substr(0, begin);
     }
@@ -66,15 +66,10 @@ std::size_t byte_of(std::string_view s, std::size_t index) {
   return byte;
 }
 
-std::vector<std::string_view> characters(std::string_view s) {
-  std::vector<std::string_view> out;
-  while (!s.empty()) {
-    std::size_t length = 1;
-    while (length < s.size() && (s[length] & 0xC0) == 0x80) ++length;
-    out.push_back(s.substr(0, length));
-    s.remove_prefix(length);
-  }
-  return out;
+std::size_t last_character(std::string_view s) {
+  std::size_t begin = s.size() - 1;
+  while (begin > 0 && (s[begin] & 0xC0) == 0x80) --begin;
+  return begin;
 }
 
 std::uint32_t code_of(std::string_view character) { return character.empty() ? 0 : first_character(character).code; }
@@ -99,7 +94,8 @@ std::string_view strip(std::string_view s, Side side) {
 
 std::string_view strip(std::string_view s, std::string_view set, Side side) {
   const auto members = characters(set);
-  return strip_if(s, side, [&](std::string_view c) { return std::find(members.begin(), members.end(), c) != members.end(); });
+  return strip_if(s, side,
+                  [&](std::string_view c) { return std::find(members.begin(), members.end(), c) != members.end(); });
 }
 
 std::string lower(std::string_view s) {
@@ -131,35 +127,47 @@ std::string capitalize(std::string_view s) {
 
 std::string escape_html(std::string_view s) {
   std::string out;
-  for (char c : s) {
+  for (const char& c : s) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&#34;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += c;
+      case '&':
+        append(out, "&amp;");
+        break;
+      case '<':
+        append(out, "&lt;");
+        break;
+      case '>':
+        append(out, "&gt;");
+        break;
+      case '"':
+        append(out, "&#34;");
+        break;
+      case '\'':
+        append(out, "&#39;");
+        break;
+      default:
+        append(out, {&c, 1});
     }
   }
   return out;
 }
 
-std::vector<std::string_view> split_lines(std::string_view s, bool keep_ends) {
-  std::vector<std::string_view> out;
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < s.size();) {
-    const auto unit = first_character(s.substr(i));
+std::string_view take_line(std::string_view& rest, bool keep_end) {
+  std::size_t end = 0, after = 0;
+  while (after < rest.size()) {
+    const auto unit = first_character(rest.substr(after));
     const std::uint32_t c = unit.code;
-    const std::size_t end = i;
-    i += unit.length;
-    const bool ends = unit.valid && ((c >= 10 && c <= 13) || (c >= 28 && c <= 30) || c == 0x85 || c == 0x2028 || c == 0x2029);
-    if (!ends) continue;
-    if (c == '\r' && i < s.size() && s[i] == '\n') ++i;
-    out.push_back(s.substr(begin, (keep_ends ? i : end) - begin));
-    begin = i;
+    end = after;
+    after += unit.length;
+    const bool ends = (c >= 10 && c <= 13) || (c >= 28 && c <= 30) || c == 0x85 || c == 0x2028 || c == 0x2029;
+    if (unit.valid && ends) {
+      if (c == '\r' && rest.substr(after).starts_with('\n')) ++after;
+      break;
+    }
+    end = after;
   }
-  if (begin < s.size()) out.push_back(s.substr(begin));
-  return out;
+  const auto line = rest.substr(0, keep_end ? after : end);
+  rest.remove_prefix(after);
+  return line;
 }
 
 std::string quoted(std::string_view s) {
@@ -169,15 +177,15 @@ std::string quoted(std::string_view s) {
     const std::uint32_t c = code_of(character);
     char escape[16];
     if (c == static_cast<std::uint32_t>(quote) || c == '\\') {
-      out += '\\';
-      out += character;
+      append(out, "\\");
+      append(out, character);
     } else if (c == '\n' || c == '\r' || c == '\t') {
-      out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
+      append(out, c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t");
     } else if (is_printable(c)) {
-      out += character;
+      append(out, character);
     } else {
       std::snprintf(escape, sizeof escape, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", c);
-      out += escape;
+      append(out, escape);
     }
   }
   return out + quote;

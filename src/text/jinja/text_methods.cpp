@@ -1,13 +1,13 @@
 // Methods of text, as Python's str has them.
 #include "text/jinja/text_methods.hpp"
 
+#include <algorithm>
+
 #include "text/jinja/builtins.hpp"
 #include "text/jinja/format.hpp"
 #include "text/jinja/methods.hpp"
 #include "text/jinja/print.hpp"
 #include "text/jinja/strings.hpp"
-
-#include <algorithm>
 
 namespace fourfold::jinja {
 namespace {
@@ -37,7 +37,7 @@ Value justify(Evaluator& e, const Value& self, Args& args) {
 template <bool (*passes)(std::uint32_t)>
 Value all_pass(Evaluator&, const Value& self, Args&) {
   const auto all = characters(bytes(self));
-  return !all.empty() && std::all_of(all.begin(), all.end(), [](auto c) { return passes(code_of(c)); });
+  return !bytes(self).empty() && std::all_of(all.begin(), all.end(), [](auto c) { return passes(code_of(c)); });
 }
 
 bool is_alnum(std::uint32_t code) { return code != '_' && is_word(code); }
@@ -108,7 +108,7 @@ Value has_affix(Evaluator&, const Value& self, Args& args) {
   const Values one{args[0]};
   const bool tuple = args[0].list() && args[0].list()->is_tuple();
   for (const auto& affix : tuple ? args[0].list()->items : one) {
-    if (!affix.text()) throw Failure{"a text or a tuple of texts expected, not '" + type_name(affix) + "'"};
+    if (!affix.text()) throw Failure{concat("a text or a tuple of texts expected, not '", type_name(affix), "'")};
     if (at_end ? part.ends_with(affix.text()->bytes) : part.starts_with(affix.text()->bytes)) return true;
   }
   return false;
@@ -175,23 +175,24 @@ Value join(Evaluator& e, const Value& self, Args& args) {
   std::string out;
   for (std::size_t i = 0; i < items->items.size(); ++i) {
     const auto& item = items->items[i];
-    if (!item.text()) throw Failure{"join() expects texts, not '" + type_name(item) + "'"};
-    if (i > 0) out += bytes(self);
-    out += item.text()->bytes;
+    if (!item.text()) throw Failure{concat("join() expects texts, not '", type_name(item), "'")};
+    if (i > 0) append(out, bytes(self));
+    append(out, item.text()->bytes);
     e.budget().step((bytes(self).size() + item.text()->bytes.size()) / 64);
-    if (out.size() > kMaxBytes) throw Failure{"a text is too long", Code::resource};
   }
   return e.text(std::move(out));
 }
 
 Value lines(Evaluator& e, const Value& self, Args& args) {
   Values items;
-  for (auto line : split_lines(bytes(self), flag_argument(args, 0, false))) items.push_back(e.text(std::string(line)));
+  for (std::string_view rest = bytes(self); !rest.empty();)
+    items.push_back(e.text(std::string(take_line(rest, flag_argument(args, 0, false)))));
   return e.list(std::move(items));
 }
 
 Value replace(Evaluator& e, const Value& self, Args& args) {
-  return e.text(replaced(bytes(self), text_argument(args, 0, ""), text_argument(args, 1, ""), integer_argument(args, 2, -1)));
+  return e.text(
+      replaced(bytes(self), text_argument(args, 0, ""), text_argument(args, 1, ""), integer_argument(args, 2, -1)));
 }
 
 Value zero_fill(Evaluator& e, const Value& self, Args& args) {
@@ -208,13 +209,12 @@ Value expand_tabs(Evaluator& e, const Value& self, Args& args) {
   for (auto c : characters(bytes(self))) {
     if (c == "\t") {
       const Int fill = size > 0 ? size - column % size : 0;
-      out.append(static_cast<std::size_t>(fill), ' ');
+      append(out, std::string(static_cast<std::size_t>(fill), ' '));
       column += fill;
     } else {
-      out += c;
+      append(out, c);
       column = c == "\n" || c == "\r" ? 0 : column + 1;
     }
-    if (out.size() > kMaxBytes) throw Failure{"a text is too long", Code::resource};
   }
   return e.text(std::move(out));
 }
@@ -227,7 +227,8 @@ const Builtin kMethods[] = {
     {"endswith", has_affix<true>, "suffix start? end?"},
     {"expandtabs", expand_tabs, "tabsize?"},
     {"find", found<false, false>, "sub start? end?"},
-    {"format", [](Evaluator& e, const Value& v, Args& args) { return e.text(format_braces(e.budget(), bytes(v), args)); }, "*"},
+    {"format",
+     [](Evaluator& e, const Value& v, Args& args) { return e.text(format_braces(e.budget(), bytes(v), args)); }, "*"},
     {"index", found<false, true>, "sub start? end?"},
     {"isalnum", all_pass<is_alnum>, ""},
     {"isalpha", all_pass<is_alpha>, ""},
@@ -271,26 +272,25 @@ std::string justified(const std::string& text, std::int64_t width, std::string_v
   const auto length = static_cast<Int>(code_points(text));
   if (width <= length) return text;
   const Int missing = width - length;
-  if (missing > static_cast<Int>(kMaxBytes / fill.size())) throw Failure{"a text is too long", Code::resource};
+  require_room(text.size(), static_cast<std::size_t>(missing));
   Int left = side == Justify::right ? missing : 0;
   if (side == Justify::center) left = missing / 2 + (missing & width & 1);
   std::string out;
-  for (Int i = 0; i < left; ++i) out += fill;
-  out += text;
-  for (Int i = left; i < missing; ++i) out += fill;
+  for (Int i = 0; i < left; ++i) append(out, fill);
+  append(out, text);
+  for (Int i = left; i < missing; ++i) append(out, fill);
   return out;
 }
 
 std::string replaced(std::string_view text, std::string_view from, std::string_view to, std::int64_t count) {
   std::string out;
-  const auto add = [&](std::string_view piece) {
-    out += piece;
-    if (out.size() > kMaxBytes) throw Failure{"a text is too long", Code::resource};
-  };
+  const auto add = [&](std::string_view piece) { append(out, piece); };
   if (from.empty()) {
     for (auto c : characters(text)) {
-      if (count-- != 0) add(to);
-      else ++count;
+      if (count-- != 0)
+        add(to);
+      else
+        ++count;
       add(c);
     }
     if (count != 0) add(to);
@@ -312,7 +312,7 @@ std::vector<std::string> split_on_space(std::string_view text, std::int64_t most
   const Side near = from_right ? Side::right : Side::left;
   for (text = strip(text, near); !text.empty(); text = strip(text, near), --most) {
     if (most == 0) {
-      out.emplace_back(strip(text, from_right ? Side::left : Side::right));
+      out.emplace_back(text);
       break;
     }
     std::size_t length = 0;
@@ -320,8 +320,7 @@ std::vector<std::string> split_on_space(std::string_view text, std::int64_t most
     if (from_right) {
       std::size_t begin = all.size();
       while (begin > 0) {
-        std::size_t previous = begin - 1;
-        while (previous > 0 && (all[previous] & 0xC0) == 0x80) --previous;
+        const std::size_t previous = last_character(all.substr(0, begin));
         if (is_space(code_of(all.substr(previous, begin - previous)))) break;
         begin = previous;
       }

@@ -1,10 +1,10 @@
 #include "text/jinja/value.hpp"
 
-#include "text/jinja/strings.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
+
+#include "text/jinja/strings.hpp"
 
 namespace fourfold::jinja {
 namespace {
@@ -24,8 +24,7 @@ std::size_t total_size(const Values& items) {
 }
 
 int one_deeper(int depth) {
-  if (depth >= kMaxNesting)
-    throw Failure{"values nested more than " + std::to_string(kMaxNesting) + " deep", Code::resource};
+  if (depth >= kMaxNesting) throw Failure{concat("values nested more than ", kMaxNesting, " deep"), Code::resource};
   return depth + 1;
 }
 
@@ -54,16 +53,26 @@ bool is_nan(const Value& v) { return v.get<double>() && std::isnan(*v.get<double
 
 }  // namespace
 
+void append(std::string& out, std::string_view piece) {
+  require_room(out.size(), piece.size());
+  out += piece;
+}
+
+void require_room(std::size_t size, std::size_t more) {
+  if (more > kMaxBytes - std::min(kMaxBytes, size))
+    throw Failure{concat("a text needs more than ", kMaxBytes >> 20, " MiB"), Code::resource};
+}
+
 void Budget::step(std::size_t n) {
+  if (n > kMaxSteps - steps_)
+    throw Failure{concat("the template takes more than ", kMaxSteps, " steps"), Code::resource};
   steps_ += n;
-  if (steps_ > kMaxSteps)
-    throw Failure{"the template takes more than " + std::to_string(kMaxSteps) + " steps", Code::resource};
 }
 
 void Budget::take(std::size_t bytes) {
   step(bytes / 64);
   if (bytes > kMaxBytes - std::min(kMaxBytes, bytes_))
-    throw Failure{"the template needs more than " + std::to_string(kMaxBytes >> 20) + " MiB", Code::resource};
+    throw Failure{concat("the template needs more than ", kMaxBytes >> 20, " MiB"), Code::resource};
   bytes_ += bytes;
 }
 
@@ -112,8 +121,8 @@ List::List(Values values, Style list_style, Budget* budget)
 Dict::Dict(Entries pairs, Budget* budget) : charge_(budget, pairs.size() * 4 * sizeof(Value) + 128) {
   int inner = 0;
   for (auto& [key, value] : pairs) {
-    if (!hashable(key)) throw Failure{"unhashable type: '" + type_name(key) + "'"};
     if (budget) budget->step(key.size());
+    if (!hashable(key)) throw Failure{concat("unhashable type: '", type_name(key), "'")};
     inner = std::max({inner, key.depth(), value.depth()});
     size = sum(size, sum(key.size(), value.size()));
     const auto [place, added] = index_.emplace(key, entries.size());
@@ -162,23 +171,22 @@ void Args::bind(std::string_view function, std::string_view names) {
     if (optional) name.remove_suffix(1);
     const auto hit = std::find_if(named.begin(), named.end(), [&](const auto& pair) { return pair.first == name; });
     if (hit != named.end()) {
-      if (count < positional.size()) refuse("got multiple values for argument '" + std::string(name) + "'");
+      if (count < positional.size()) refuse(concat("got multiple values for argument '", name, "'"));
       positional.resize(count);
       positional.push_back(hit->second);
       used[static_cast<std::size_t>(hit - named.begin())] = true;
     } else if (count >= positional.size()) {
-      if (!optional) refuse("misses the argument '" + std::string(name) + "'");
+      if (!optional) refuse(concat("misses the argument '", name, "'"));
       positional.emplace_back();
     }
   }
-  if (positional.size() > count)
-    refuse("takes " + std::to_string(count) + " arguments at most, " + std::to_string(positional.size()) + " given");
+  if (positional.size() > count) refuse(concat("takes ", count, " arguments at most, ", positional.size(), " given"));
   for (std::size_t i = 0; i < named.size(); ++i)
-    if (!used[i]) refuse("got an unexpected argument '" + named[i].first + "'");
+    if (!used[i]) refuse(concat("got an unexpected argument '", named[i].first, "'"));
   named.clear();
 }
 
-Value Object::call(Args) { throw Failure{"'" + type_name() + "' object is not callable"}; }
+Value Object::call(Args) { throw Failure{concat("'", type_name(), "' object is not callable")}; }
 
 Value make_text(Budget* budget, std::string bytes, bool safe) {
   return std::make_shared<const Text>(std::move(bytes), safe, budget);
@@ -212,7 +220,8 @@ bool equal(const Value& a, const Value& b) {
     const auto &x = *a.list(), &y = *b.list();
     if (&x == &y) return true;
     if (x.is_tuple() ? !y.is_tuple() : x.style != y.style) return false;
-    return x.style != List::Style::iterator && std::equal(x.items.begin(), x.items.end(), y.items.begin(), y.items.end(), equal);
+    return x.style != List::Style::iterator &&
+           std::equal(x.items.begin(), x.items.end(), y.items.begin(), y.items.end(), equal);
   }
   if (a.dict() && b.dict()) {
     const auto &x = *a.dict(), &y = *b.dict();
@@ -237,7 +246,7 @@ int order(const Value& a, const Value& b) {
   }
   for (const auto* v : {&a, &b})
     if (const auto* undefined = v->get<Undefined>(); undefined && undefined->why) throw Failure{*undefined->why};
-  throw Failure{"'" + type_name(a) + "' and '" + type_name(b) + "' have no order"};
+  throw Failure{concat("'", type_name(a), "' and '", type_name(b), "' have no order")};
 }
 
 }  // namespace fourfold::jinja

@@ -5,9 +5,8 @@
 // a hostile template runs out of budget, not of memory or time.
 #pragma once
 
-#include <fourfold/status.hpp>
-
 #include <cstdint>
+#include <fourfold/status.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +15,8 @@
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "text/jinja/concat.hpp"
 
 namespace fourfold::jinja {
 
@@ -26,9 +27,13 @@ struct Failure {
   int line = 0;
 };
 
-inline constexpr std::size_t kMaxBytes = std::size_t{32} << 20;  // alive at a time, output included
+inline constexpr std::size_t kMaxBytes = std::size_t{24} << 20;  // alive at a time, output included
 inline constexpr std::size_t kMaxSteps = 5'000'000;              // nodes evaluated, items visited, 64-byte pieces made
 inline constexpr int kMaxNesting = 200;                          // of syntax, and of lists and dicts within each other
+
+// Appends to a text that is being made; one that outgrows kMaxBytes is a Failure.
+void append(std::string& out, std::string_view piece);
+void require_room(std::size_t size, std::size_t more);
 
 class Budget {
  public:
@@ -188,7 +193,7 @@ class Object : public std::enable_shared_from_this<Object> {
   explicit Object(Budget* budget, std::size_t bytes = 256) : charge_(budget, bytes) {}
   virtual ~Object() = default;
   virtual std::string type_name() const = 0;
-  virtual std::string repr() const { return "<" + type_name() + ">"; }
+  virtual std::string repr() const { return concat("<", type_name(), ">"); }
   virtual std::optional<Value> attribute(std::string_view) { return std::nullopt; }
   virtual bool callable() const { return false; }
   virtual Value call(Args args);

@@ -1,0 +1,68 @@
+#include "text/chat_template.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "text/jinja/concat.hpp"
+#include "text/jinja/jinja.hpp"
+
+namespace fourfold {
+namespace {
+
+using jinja::concat;
+using Json = nlohmann::ordered_json;
+
+status malformed(std::string message) { return {Code::invalid_argument, std::move(message)}; }
+
+status check_content(const Json& content, const std::string& where) {
+  if (content.is_string() || content.is_null()) return {};
+  if (!content.is_array())
+    return malformed(concat(where, ".content is a ", content.type_name(), "; give a string, null or a list of parts"));
+  for (std::size_t i = 0; i < content.size(); ++i)
+    if (!content[i].is_object() && !content[i].is_string())
+      return malformed(concat(where, ".content[", i, "] is a ", content[i].type_name(), "; give an object"));
+  return {};
+}
+
+status check_message(const Json& message, const std::string& where) {
+  if (!message.is_object())
+    return malformed(concat(where, " is a ", message.type_name(), "; give an object with \"role\""));
+  const auto role = message.find("role");
+  if (role == message.end()) return malformed(concat(where, " has no \"role\""));
+  if (!role->is_string()) return malformed(concat(where, ".role is a ", role->type_name(), "; give a string"));
+  const auto content = message.find("content");
+  return content == message.end() ? status() : check_content(*content, where);
+}
+
+// A JSON list of objects; each is checked by `check` if given.
+result<Json> parse_list(const std::string& text, const char* name, status (*check)(const Json&, const std::string&)) {
+  Json list = Json::parse(text, nullptr, false);
+  if (list.is_discarded()) return malformed(concat(name, " are not valid JSON"));
+  if (!list.is_array()) return malformed(concat(name, " are a JSON ", list.type_name(), "; give a list of objects"));
+  for (std::size_t i = 0; i < list.size(); ++i) FOURFOLD_TRY(check(list[i], concat(name, "[", i, "]")));
+  return list;
+}
+
+status check_tool(const Json& tool, const std::string& where) {
+  return tool.is_object() ? status() : malformed(concat(where, " is a ", tool.type_name(), "; give an object"));
+}
+
+}  // namespace
+
+result<std::string> apply_chat_template(std::string_view template_source, const ChatInput& input) {
+  const auto parsed = jinja::parse(template_source);
+  if (!parsed) return parsed.error();
+  auto messages = parse_list(input.messages, "messages", check_message);
+  if (!messages) return messages.error();
+  Json context = {{"messages", std::move(*messages)}, {"tools", nullptr}};
+  if (!input.tools.empty()) {
+    auto tools = parse_list(input.tools, "tools", check_tool);
+    if (!tools) return tools.error();
+    context["tools"] = std::move(*tools);
+  }
+  context["bos_token"] = input.bos_text;
+  context["eos_token"] = input.eos_text;
+  context["add_generation_prompt"] = input.add_generation_prompt;
+  return parsed->render(context);
+}
+
+}  // namespace fourfold
