@@ -24,7 +24,7 @@ FOURFOLD_INLINE LeafLayout leaf_layout(Storage type, int d) {
   return {k, k + scales, k + scales + v, k + scales + v + scales, padded};
 }
 
-// ---- sources: key(d, c) is keys 16c.. of dimension d; value(key, i) is dimensions 16i.. of a key; 16 of each --------
+// ---- sources: key(d, c) is keys 16c.. of dimension d; value(key, i) is dimensions 16i.. of a key; 16 of each
 //
 // A streaming source fetches ahead by half a leaf: V while K is read (near_key), the next leaf's K while V is read
 // (near_value). Without that a core gets half of its share of the memory.
@@ -85,8 +85,7 @@ struct LeafSource<V, Storage::q8_0, kStream> {
   }
 };
 
-// ---- appending
-// -------------------------------------------------------------------------------------------------------
+// ---- appending -----------------------------------------------------------------------------------------------------
 
 // 32 numbers as int8 with an f16 scale: q = x / scale, nearest even, for the scale as it was rounded.
 template <class V>

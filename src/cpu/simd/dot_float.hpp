@@ -12,12 +12,12 @@ namespace {
 
 inline constexpr int kPanelVectors = 128;  // per tile: 8 KB; a multiple of every block
 
-// ---- panels: fill(tile, j, n, out) returns vectors j..j+n-1 of a tile, in place or written to out
-// --------------------
+// ---- panels: fill(tile, j, n, out) returns vectors j..j+n-1 of a tile, in place or written to out ------------------
 
 template <class V>
 struct F32Panel {
-  static constexpr bool kInPlace = true;
+  static constexpr int kVectorBytes = 64;
+  FOURFOLD_INLINE typename V::I vector(const std::uint8_t* p) { return V::load_i(p); }
   FOURFOLD_INLINE const std::uint8_t* fill(const std::uint8_t* tile, int j, int, std::uint8_t*) {
     return tile + static_cast<std::size_t>(j) * 64;
   }
@@ -25,20 +25,17 @@ struct F32Panel {
 
 template <class V>
 struct F16Panel {
-  static constexpr bool kInPlace = false;
+  static constexpr int kVectorBytes = 32;
+  FOURFOLD_INLINE typename V::I vector(const std::uint8_t* p) { return V::as_int(V::load_f16(p)); }
   FOURFOLD_INLINE const std::uint8_t* fill(const std::uint8_t* tile, int j, int n, std::uint8_t* out) {
     const std::uint8_t* in = tile + static_cast<std::size_t>(j) * 32;
-    for (int i = 0; i < n; ++i) {
-      if (i % 2 == 0) prefetch(in + 32 * i + kPrefetchBytes, 64);
-      V::store(reinterpret_cast<float*>(out + 64 * i), V::load_f16(in + 32 * i));
-    }
+    for (int i = 0; i < n; ++i) V::store_i(out + 64 * i, vector(in + 32 * i));
     return out;
   }
 };
 
 template <class V>
 struct Bf16Panel {  // a tile holds pairs of columns: the even one in the low half of each lane
-  static constexpr bool kInPlace = false;
   FOURFOLD_INLINE const std::uint8_t* fill(const std::uint8_t* tile, int j, int n, std::uint8_t* out) {
     const auto odd = V::set_i(static_cast<int>(0xffff0000));
     for (int i = 0; i < n; i += 2) {  // an odd count writes one vector more, which nobody reads
@@ -64,7 +61,6 @@ FOURFOLD_INLINE typename V::F decode(typename V::I u, typename V::F a, typename 
 
 template <class V, class Load>
 struct QuantPanel {
-  static constexpr bool kInPlace = false;
   FOURFOLD_INLINE const std::uint8_t* fill(const std::uint8_t* tile, int j, int n, std::uint8_t* out) {
     constexpr int kColumns = 32 * Load::kSubs;
     // A K-quant's block is larger than a panel: the panel takes some of its subs.
@@ -95,37 +91,37 @@ struct QuantPanel {
   }
 };
 
+template <class V>
 struct RawPanel {  // bf16 pairs as they lie
-  static constexpr bool kInPlace = true;
+  static constexpr int kVectorBytes = 64;
+  FOURFOLD_INLINE typename V::I vector(const std::uint8_t* p) { return V::load_i(p); }
   FOURFOLD_INLINE const std::uint8_t* fill(const std::uint8_t* tile, int j, int, std::uint8_t*) {
     return tile + static_cast<std::size_t>(j) * 64;
   }
 };
 
-// ---- products: a vector of weights by one broadcast activation of four bytes
-// ------------------------------------------
+// ---- products: a vector of weights by one broadcast activation of four bytes ---------------------------------------
 
 template <class V>
 struct Fma {
   static constexpr int kColumns = 1;
-  FOURFOLD_INLINE typename V::F step(typename V::F acc, const std::uint8_t* w, typename V::I x) {
-    return V::fma(V::as_float(V::load_i(w)), V::as_float(x), acc);
+  FOURFOLD_INLINE typename V::F step(typename V::F acc, typename V::I w, typename V::I x) {
+    return V::fma(V::as_float(w), V::as_float(x), acc);
   }
 };
 
 template <class V>
 struct Bf16Pair {
   static constexpr int kColumns = 2;
-  FOURFOLD_INLINE typename V::F step(typename V::F acc, const std::uint8_t* w, typename V::I x) {
-    return V::dot_bf16(acc, V::load_i(w), x);
+  FOURFOLD_INLINE typename V::F step(typename V::F acc, typename V::I w, typename V::I x) {
+    return V::dot_bf16(acc, w, x);
   }
 };
 
-// ---- the tiles
-// ---------------------------------------------------------------------------------------------------------
+// ---- the tiles -----------------------------------------------------------------------------------------------------
 
 // `n` vectors of Rows panels by Tokens tokens; partial is [Rows][2 chains][Padded tokens][16].
-template <class V, class Product, int Rows, int Tokens, int Padded, bool kPrefetch>
+template <class V, class Product, int Rows, int Tokens, int Padded>
 [[gnu::noinline]] void multiply_vectors(const std::uint8_t* const (&w)[Rows],
                                         const std::uint8_t* const (&tokens)[Tokens], int n, float* partial) {
   const auto at = [=](int c, int r, int t) { return partial + ((2 * r + c) * Padded + t) * kTileRows; };
@@ -142,12 +138,12 @@ template <class V, class Product, int Rows, int Tokens, int Padded, bool kPrefet
   const auto step = [&](int c, std::size_t j) {
     FOURFOLD_UNROLL for (int t = 0; t < Tokens; ++t) {
       const auto a = int_at<V>(x[t], static_cast<int>(4 * j));
-      FOURFOLD_UNROLL for (int r = 0; r < Rows; ++r) acc[c][r][t] = Product::step(acc[c][r][t], panel[r] + 64 * j, a);
+      FOURFOLD_UNROLL for (int r = 0; r < Rows; ++r) acc[c][r][t] =
+          Product::step(acc[c][r][t], V::load_i(panel[r] + 64 * j), a);
     }
   };
   std::size_t j = 0;
   for (; j + 2 <= static_cast<std::size_t>(n); j += 2) {
-    if constexpr (kPrefetch) prefetch(panel[0] + 64 * j + kPrefetchBytes, 128);
     step(0, j);
     step(1, j + 1);
   }
@@ -172,8 +168,7 @@ void dot_float_tiles(const DotArgs& args, int token, int tokens, const std::uint
       const std::uint8_t* group[Tokens];
       for (int i = 0; i < Tokens; ++i)
         group[i] = x + (t + i < tokens ? t + i : tokens - 1) * args.x_stride + static_cast<std::size_t>(j) * 4;
-      multiply_vectors<V, Product, Rows, Tokens, Padded, Panel::kInPlace && Rows == 1>(panels, group, n,
-                                                                                       partial[0][0][t]);
+      multiply_vectors<V, Product, Rows, Tokens, Padded>(panels, group, n, partial[0][0][t]);
     }
   }
   for (int r = 0; r < Rows && row + r * kTileRows < args.rows; ++r) {
@@ -184,28 +179,53 @@ void dot_float_tiles(const DotArgs& args, int token, int tokens, const std::uint
   }
 }
 
-template <class V, class Panel, class Product, int Rows, int Tokens, int Padded>
-FOURFOLD_INLINE void dot_float_blocked(const DotArgs& args, std::size_t tile) {
-  for (int token = 0; token < args.tokens; token += Padded) {
-    const int tokens = args.tokens - token < Padded ? args.tokens - token : Padded;
-    for (int row = 0; row < args.rows; row += Rows * kTileRows) {
-      const std::uint8_t* tiles[Rows];
-      for (int r = 0; r < Rows; ++r)
-        tiles[r] = args.tiles + (row / kTileRows + (row + r * kTileRows < args.rows ? r : 0)) * tile;
-      dot_float_tiles<V, Panel, Product, Rows, Tokens, Padded>(args, token, tokens, tiles, row);
+// One token. Panels whose vectors lie in the tile are multiplied from there, the others after decoding a run of 32.
+template <class V, class Panel, class Product>
+void dot_float_one(const DotArgs& args, std::size_t tile_size) {
+  constexpr bool kDirect = requires { Panel::kVectorBytes; };
+  constexpr int kRun = kDirect ? kPanelVectors : 32;
+  const int vectors = (args.k + Product::kColumns - 1) / Product::kColumns;
+  const auto* x = static_cast<const std::uint8_t*>(args.x);
+  const Ahead ahead(args, tile_size);
+  const std::uint8_t* tile = args.tiles;
+  for (int row = 0; row < args.rows; row += kTileRows, tile += tile_size) {
+    typename V::F acc[2] = {V::zero(), V::zero()};
+    for (int j = 0; j < vectors; j += kRun) {
+      const int n = vectors - j < kRun ? vectors - j : kRun;
+      if constexpr (kDirect) {
+        const std::uint8_t* w = tile + static_cast<std::size_t>(j) * Panel::kVectorBytes;
+        for (int i = 0; i < n; i += 2, w += 2 * Panel::kVectorBytes) {
+          ahead.fetch(w, 2 * Panel::kVectorBytes);
+          acc[0] = Product::step(acc[0], Panel::vector(w), int_at<V>(x, 4 * (j + i)));
+          if (i + 1 < n)
+            acc[1] = Product::step(acc[1], Panel::vector(w + Panel::kVectorBytes), int_at<V>(x, 4 * (j + i + 1)));
+        }
+      } else {
+        alignas(64) std::uint8_t run[kRun * 64];
+        const std::uint8_t* w = Panel::fill(tile, j, n, run);
+        for (int i = 0; i < n; ++i)
+          acc[i % 2] = Product::step(acc[i % 2], V::load_i(w + 64 * i), int_at<V>(x, 4 * (j + i)));
+      }
     }
+    store_rows<V>(V::add(acc[0], acc[1]), args.out + row, args.rows - row);
   }
 }
 
 // kBlockColumns columns of a tile take kBlockBytes.
 template <class V, class Panel, class Product, int kBlockColumns, int kBlockBytes>
 void dot_float(const DotArgs& args) {
-  constexpr int T = V::kFloatTokens;
+  constexpr int R = V::kFloatRows, T = V::kFloatTokens, kPadded = (96 + T - 1) / T * T;
   const std::size_t tile = static_cast<std::size_t>((args.k + kBlockColumns - 1) / kBlockColumns) * kBlockBytes;
-  if (args.tokens == 1)
-    dot_float_blocked<V, Panel, Product, 1, 1, 1>(args, tile);
-  else
-    dot_float_blocked<V, Panel, Product, V::kFloatRows, T, (96 + T - 1) / T * T>(args, tile);
+  if (args.tokens == 1) return dot_float_one<V, Panel, Product>(args, tile);
+  for (int token = 0; token < args.tokens; token += kPadded) {
+    const int tokens = args.tokens - token < kPadded ? args.tokens - token : kPadded;
+    for (int row = 0; row < args.rows; row += R * kTileRows) {
+      const std::uint8_t* tiles[R];
+      for (int r = 0; r < R; ++r)
+        tiles[r] = args.tiles + (row / kTileRows + (row + r * kTileRows < args.rows ? r : 0)) * tile;
+      dot_float_tiles<V, Panel, Product, R, T, kPadded>(args, token, tokens, tiles, row);
+    }
+  }
 }
 
 template <class V, class Load>

@@ -13,11 +13,11 @@
 namespace fourfold::simd {
 namespace {
 
-inline constexpr int kPanelSubs = 16;    // subs of 32 columns in a panel: 2 tiles x 16 x 640 B = 20 KB
+inline constexpr int kPanelSubs = 24;    // subs of 32 columns in a panel: 2 tiles x 24 x 640 B = 30 KB of L1's 48
 inline constexpr int kTokenChunk = 192;  // tokens per pass over the weights: their activations stay in L2
 inline constexpr int kQuantBytes = static_cast<int>(sizeof(QuantBlock));
-// How far ahead of the dot the weights are fetched.
-inline constexpr int kPrefetchBytes = 2048;
+// How far ahead of the dot the weights are fetched: at 45 GB/s, 180 ns.
+inline constexpr int kPrefetchBytes = 8192;
 
 // Offsets in a QuantBlock.
 inline constexpr int kScaleAt = 32, kSumAt = 36, kBiasAt = 40, kHalfAt = 44;
@@ -103,15 +103,29 @@ FOURFOLD_INLINE void store_rows(typename V::F x, float* out, int count) {
   for (int r = 0; r < count; ++r) out[r] = lanes[r];
 }
 
+// The weight stream of one call and where it goes on.
+struct Ahead {
+  const std::uint8_t *end, *next;
+  [[gnu::always_inline]] Ahead(const DotArgs& args, std::size_t tile)
+      : end(args.tiles + static_cast<std::size_t>((args.rows + kTileRows - 1) / kTileRows) * tile), next(args.next) {}
+  // Fetches what lies kPrefetchBytes behind p..p + bytes in the stream.
+  [[gnu::always_inline]] void fetch(const std::uint8_t* p, int bytes) const {
+    const std::ptrdiff_t beyond = p + kPrefetchBytes - end;
+    if (beyond < 0) return prefetch(p + kPrefetchBytes, bytes);
+    if (next) prefetch(next + beyond, bytes);
+  }
+};
+
 template <class V, class Load>
 void dot_quant_one(const DotArgs& args) {
   const int blocks = args.k / (32 * Load::kSubs);
+  const Ahead ahead(args, static_cast<std::size_t>(blocks) * Load::kBytes);
   const std::uint8_t* block = args.tiles;
   for (int row = 0; row < args.rows; row += kTileRows) {
     const auto* x = static_cast<const std::uint8_t*>(args.x);
     typename V::F acc[1][1] = {{V::zero()}};
     for (int b = 0; b < blocks; ++b, block += Load::kBytes) {
-      prefetch(block + kPrefetchBytes, Load::kBytes);
+      ahead.fetch(block, Load::kBytes);
       for_each_sub<Load::kSubs>([&]<int S>() {
         typename V::I u[8];
         Load::template quants<S>(block, u);
@@ -174,6 +188,13 @@ template <class V, Form kForm>
   }
 }
 
+// Subs per panel when `subs` are spread evenly, in whole blocks of kBlock subs.
+template <int kBlock>
+FOURFOLD_INLINE int panel_share(int subs) {
+  const int blocks = subs / kBlock, most = kPanelSubs / kBlock, panels = (blocks + most - 1) / most;
+  return (blocks + panels - 1) / panels * kBlock;
+}
+
 // Up to kTokenChunk tokens by kRows tiles (the first one again where fewer are left; only `rows` are written).
 template <class V, class Load>
 void dot_quant_tiles(const DotArgs& args, int token, int tokens, const std::uint8_t* const (&tiles)[V::kRows],
@@ -183,9 +204,9 @@ void dot_quant_tiles(const DotArgs& args, int token, int tokens, const std::uint
   alignas(64) float partial[R][kPadded][kTileRows];
   for (auto& row_tile : partial) __builtin_memset(row_tile, 0, (tokens + T - 1) / T * T * sizeof row_tile[0]);
   const auto* x = static_cast<const std::uint8_t*>(args.x) + token * args.x_stride;
-  const int subs = args.k / 32;
-  for (int s = 0; s < subs; s += kPanelSubs) {
-    const int count = subs - s < kPanelSubs ? subs - s : kPanelSubs;
+  const int subs = args.k / 32, share = panel_share<Load::kSubs>(subs);
+  for (int s = 0; s < subs; s += share) {
+    const int count = subs - s < share ? subs - s : share;
     Panel panels[R];
     for (int r = 0; r < R; ++r) fill_panel<V, Load>(tiles[r] + s / Load::kSubs * Load::kBytes, count, panels[r]);
     for (int t = 0; t < tokens; t += T) {

@@ -13,7 +13,7 @@
 
 namespace fourfold::simd {
 
-// ---- activations: what a dot multiplies the weights with ------------------------------------------------------------
+// ---- activations: what a dot multiplies the weights with -----------------------------------------------------------
 
 enum class Activation : std::uint8_t {
   f32,   // K floats
@@ -34,8 +34,7 @@ static_assert(sizeof(QuantBlock) == 52);
 // Bytes of one row of K prepared activations, rounded up to 64 so that rows stay aligned.
 std::size_t activation_bytes(Activation kind, int k);
 
-// ---- dots: out[t][row] = sum over k of W[row][k] * x[t][k]
-// -----------------------------------------------------------
+// ---- dots: out[t][row] = sum over k of W[row][k] * x[t][k] ---------------------------------------------------------
 
 struct DotArgs {
   const std::uint8_t* tiles;  // ceil(rows / 16) consecutive tiles (tile.hpp), from a tile boundary
@@ -46,10 +45,12 @@ struct DotArgs {
   int tokens;
   float* out;              // out[t * out_stride + row]
   std::size_t out_stride;  // floats
+  // What this thread reads after these tiles (null: unknown). The end of the call fetches its first bytes, so that the
+  // memory stays busy while the team meets.
+  const std::uint8_t* next = nullptr;
 };
 
-// ---- attention: a fold with online softmax over leaves of 64 keys
-// ----------------------------------------------------
+// ---- attention: a fold with online softmax over leaves of 64 keys --------------------------------------------------
 
 inline constexpr int kLeafKeys = 64;     // keys of one cache leaf
 inline constexpr int kBlockKeys = 1024;  // keys of one block: a fresh state each, merged left to right
@@ -79,8 +80,7 @@ struct AttendArgs {
   std::size_t state_stride;  // floats, at least state_floats(d)
 };
 
-// ---- the table
-// --------------------------------------------------------------------------------------------------------
+// ---- the table -----------------------------------------------------------------------------------------------------
 
 inline constexpr int kStorageCount = static_cast<int>(kStorages.size());
 constexpr std::size_t index(Storage s) { return static_cast<std::size_t>(s); }
@@ -118,8 +118,7 @@ struct Kernels {
   int (*argmax)(const float* x, int n);
 };
 
-// ---- choosing a level
-// --------------------------------------------------------------------------------------------------
+// ---- choosing a level ----------------------------------------------------------------------------------------------
 
 // What the processor and the operating system offer, as far as a level asks for it.
 struct CpuFeatures {

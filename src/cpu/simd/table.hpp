@@ -17,7 +17,7 @@ consteval Kernels make_table() {
   constexpr auto dot_f16 = dot_float<V, F16Panel<V>, Fma<V>, 1, 32>;
   constexpr auto dot_wide_bf16 = dot_float<V, Bf16Panel<V>, Fma<V>, 2, 64>;
   void (*dot_bf16)(const DotArgs&) = dot_wide_bf16;
-  if constexpr (V::kBf16Dot) dot_bf16 = dot_float<V, RawPanel, Bf16Pair<V>, 2, 64>;
+  if constexpr (V::kBf16Dot) dot_bf16 = dot_float<V, RawPanel<V>, Bf16Pair<V>, 2, 64>;
   return {
       .name = V::kName,
       .activation = {f32, f32, bf16, q8, q8, q8, q8, q8, q8, q8, q8},
