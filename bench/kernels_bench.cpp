@@ -100,7 +100,7 @@ void prefill(benchmark::State& state, Storage storage, bool f32_mode) {
   const double operations = 2.0 * rows * k * tokens * static_cast<double>(state.iterations());
   state.counters["ops"] = benchmark::Counter(operations, benchmark::Counter::kIsRate);
   // A bf16 vector holds half as many products as an int8 one, an f32 vector a quarter.
-  const double peak = int8_peak() / (kind == Activation::q8 ? 1 : kind == Activation::bf16 ? 2 : 4);
+  const double peak = int8_peak() / (kind == Activation::q15 ? 1 : kind == Activation::bf16 ? 2 : 4);
   if (peak > 0) state.counters["peak_share"] = benchmark::Counter(operations / peak, benchmark::Counter::kIsRate);
 }
 

@@ -26,10 +26,10 @@ void rounded(simd::Activation kind, const float* x, const float* weight, std::si
   simd::kernels().prepare[static_cast<std::size_t>(kind)](x, weight, static_cast<int>(width), prepared.data());
   for (std::size_t i = 0; i < width; ++i) {
     double value = 0;
-    if (kind == simd::Activation::q8) {
+    if (kind == simd::Activation::q15) {
       simd::QuantBlock block;
       std::memcpy(&block, prepared.data() + i / 32 * sizeof block, sizeof block);
-      value = static_cast<double>(block.scale) * block.q[i % 32];
+      value = static_cast<double>(block.scale) * block.value(static_cast<int>(i % 32));
     } else if (kind == simd::Activation::bf16) {
       value = blocks::BF16::at(reinterpret_cast<const std::uint8_t*>(prepared.data()) + 2 * i, 0);
     } else {

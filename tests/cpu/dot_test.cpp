@@ -44,7 +44,7 @@ double activation(const Prepared& x, int t, int i) {
   if (x.kind == Activation::f32) return reinterpret_cast<const float*>(row)[i];
   if (x.kind == Activation::bf16) return bf16_to_float(blocks::load_u16(row + 2 * i));
   const auto& block = reinterpret_cast<const QuantBlock*>(row)[i / 32];
-  return static_cast<double>(block.scale) * block.q[i % 32];
+  return static_cast<double>(block.scale) * block.value(i % 32);
 }
 
 // What float32 rounding allows one output: each of k steps rounds a sum no larger than the sum of magnitudes. A format
@@ -64,7 +64,7 @@ Expected expected(const Prepared& x, const std::vector<float>& w, int k, int t) 
     }
     magnitude += 3 * largest * total;
   }
-  const double steps = x.kind == Activation::q8 ? k / 16.0 + 8 : k + 8.0;
+  const double steps = x.kind == Activation::q15 ? k / 16.0 + 8 : k + 8.0;
   return {value, std::sqrt(steps) * 0x1p-24 * 4 * magnitude + 1e-30};
 }
 
@@ -153,13 +153,13 @@ TEST_P(Dot, ZeroBlocksAndSubnormalScales) {
 
 INSTANTIATE_TEST_SUITE_P(Storages, Dot, every_storage(), storage_name);
 
-// Against unquantised activations: int8 blocks of 32 keep 1 - 2 <x, y> / (|x|^2 + |y|^2) below 5e-5, bf16 below 1e-5.
+// Against unquantised activations: 15-bit blocks of 32 keep 1 - 2 <x, y> / (|x|^2 + |y|^2) below 5e-9, bf16 below 1e-5.
 TEST(Prepare, KeepsActivationsAccurate) {
   Random random(5);
   for (const Kernels* table : levels()) {
     Problem p = make_problem(Storage::q8_0, 1, 4096, 3, random);
     for (float& x : p.x) x = normal(random);
-    for (const auto& [kind, bound] : {std::pair(Activation::q8, 5e-5), std::pair(Activation::bf16, 1e-5)}) {
+    for (const auto& [kind, bound] : {std::pair(Activation::q15, 5e-9), std::pair(Activation::bf16, 1e-5)}) {
       const Prepared x = prepare(*table, kind, p);
       double product = 0, norms = 0;
       for (int i = 0; i < p.k * p.tokens; ++i) {
@@ -179,13 +179,13 @@ TEST(Prepare, SumsAndWeights) {
     for (float& v : x) v = normal(random);
     for (float& v : weight) v = normal(random);
     Guarded<QuantBlock> blocks(2), plain(2);
-    table->prepare[static_cast<int>(Activation::q8)](x.data(), weight.data(), 64, blocks.data());
+    table->prepare[static_cast<int>(Activation::q15)](x.data(), weight.data(), 64, blocks.data());
     table->prepare[static_cast<int>(Activation::f32)](x.data(), weight.data(), 64, scaled.data());
-    table->prepare[static_cast<int>(Activation::q8)](scaled.data(), nullptr, 64, plain.data());
+    table->prepare[static_cast<int>(Activation::q15)](scaled.data(), nullptr, 64, plain.data());
     EXPECT_EQ(std::memcmp(blocks.data(), plain.data(), 2 * sizeof(QuantBlock)), 0) << table->name;
     for (int b = 0; b < 2; ++b) {
       int half[2] = {};
-      for (int i = 0; i < 32; ++i) half[i / 16] += plain[b].q[i];
+      for (int i = 0; i < 32; ++i) half[i / 16] += plain[b].value(i);
       EXPECT_EQ(plain[b].half[0], -128 * half[0]);
       EXPECT_EQ(plain[b].half[1], -128 * half[1]);
       EXPECT_EQ(plain[b].bias, -128 * (half[0] + half[1]));
@@ -198,15 +198,15 @@ TEST(Prepare, ZerosGiveZerosAndNanStaysVisible) {
   for (const Kernels* table : levels()) {
     float x[32] = {};
     QuantBlock block;
-    table->prepare[static_cast<int>(Activation::q8)](x, nullptr, 32, &block);
+    table->prepare[static_cast<int>(Activation::q15)](x, nullptr, 32, &block);
     EXPECT_EQ(block.scale, 0.0f);
     EXPECT_EQ(block.sum, 0.0f);
     EXPECT_EQ(block.bias, 0);
     x[7] = std::nanf("");
-    table->prepare[static_cast<int>(Activation::q8)](x, nullptr, 32, &block);
+    table->prepare[static_cast<int>(Activation::q15)](x, nullptr, 32, &block);
     EXPECT_TRUE(std::isnan(block.scale)) << table->name;
     x[7] = INFINITY;
-    table->prepare[static_cast<int>(Activation::q8)](x, nullptr, 32, &block);
+    table->prepare[static_cast<int>(Activation::q15)](x, nullptr, 32, &block);
     EXPECT_FALSE(std::isfinite(block.scale)) << table->name;
   }
 }

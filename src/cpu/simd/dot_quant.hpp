@@ -1,4 +1,5 @@
-// Dots of block storages with int8 activations. Limit: memory for one token, the int8 dot units for many.
+// Dots of block storages with 15-bit activations, as two int8 dots. Limit: memory for one token, the int8 dot units for
+// many.
 //
 // The chain of one output, always: for each 32 columns in order, the exact integer sum I, then
 //   acc = fma(I, a * scale, acc); and for Form::minimum acc = fma(b, sum, acc); Form::halves does two sums of 16.
@@ -20,7 +21,7 @@ inline constexpr int kQuantBytes = static_cast<int>(sizeof(QuantBlock));
 inline constexpr int kPrefetchBytes = 8192;
 
 // Offsets in a QuantBlock.
-inline constexpr int kScaleAt = 32, kSumAt = 36, kBiasAt = 40, kHalfAt = 44;
+inline constexpr int kLowAt = 32, kScaleAt = 64, kSumAt = 68, kBiasAt = 72, kHalfAt = 76;
 
 template <class V>
 FOURFOLD_INLINE typename V::F float_at(const std::uint8_t* x, int offset) {
@@ -44,46 +45,62 @@ FOURFOLD_INLINE void for_each_sub(Body&& body) {
 template <class V, Form kForm, int Rows, int Tokens, class Weight>
 FOURFOLD_INLINE void sub_step(typename V::F (&acc)[Rows][Tokens], const std::uint8_t* const (&x)[Tokens],
                               const Scales<V> (&scales)[Rows], Weight weight) {
-  typename V::I sum[Rows][Tokens];
-  const auto start = [&](int offset) {
-    FOURFOLD_UNROLL for (int t = 0; t < Tokens; ++t) {
-      const auto first = V::kBiased && kForm != Form::minimum ? int_at<V>(x[t], offset) : V::zero_i();
-      FOURFOLD_UNROLL for (int r = 0; r < Rows; ++r) sum[r][t] = first;
-    }
-  };
-  const auto multiply = [&](int from, int to) {
+  // 128 * (dot of the high bytes) + (dot of the low bytes): integers, so the order is free. One token has registers for
+  // two sums; many tokens shift the first and add the second to it.
+  constexpr int kSums = Tokens == 1 ? 2 : 1;
+  typename V::I sum[kSums][Rows][Tokens];
+  const auto dot_bytes = [&](typename V::I(&into)[Rows][Tokens], int at, int from, int to) {
     FOURFOLD_UNROLL for (int g = from; g < to; ++g) {
       typename V::I w[Rows];
       FOURFOLD_UNROLL for (int r = 0; r < Rows; ++r) w[r] = weight(r, g);
       FOURFOLD_UNROLL for (int t = 0; t < Tokens; ++t) {
-        const auto a = int_at<V>(x[t], 4 * g);
+        const auto a = int_at<V>(x[t], at + 4 * g);
         FOURFOLD_UNROLL for (int r = 0; r < Rows; ++r) {
           if constexpr (kForm == Form::minimum)
-            sum[r][t] = V::dot_unsigned(sum[r][t], w[r], a);
+            into[r][t] = V::dot_unsigned(into[r][t], w[r], a);
           else
-            sum[r][t] = V::dot_centred(sum[r][t], w[r], a);
+            into[r][t] = V::dot_centred(into[r][t], w[r], a);
         }
       }
+    }
+  };
+  const auto multiply = [&](int offset, int from, int to) {
+    FOURFOLD_UNROLL for (int t = 0; t < Tokens; ++t) {
+      FOURFOLD_UNROLL for (int r = 0; r < Rows; ++r) sum[0][r][t] = V::zero_i();
+    }
+    dot_bytes(sum[0], 0, from, to);
+    FOURFOLD_UNROLL for (int t = 0; t < Tokens; ++t) {
+      const auto bias = V::kBiased && kForm != Form::minimum ? int_at<V>(x[t], offset) : V::zero_i();
+      FOURFOLD_UNROLL for (int r = 0; r < Rows; ++r) {
+        const auto high = V::template shl<7>(sum[0][r][t]);
+        if constexpr (kSums == 1) {
+          sum[0][r][t] = V::add_i(high, bias);
+        } else {
+          sum[0][r][t] = high;
+          sum[1][r][t] = bias;
+        }
+      }
+    }
+    dot_bytes(sum[kSums - 1], kLowAt, from, to);
+    if constexpr (kSums == 2) {
+      FOURFOLD_UNROLL for (int r = 0; r < Rows; ++r) sum[0][r][0] = V::add_i(sum[0][r][0], sum[1][r][0]);
     }
   };
   const auto accumulate = [&](auto scale_of) {
     FOURFOLD_UNROLL for (int t = 0; t < Tokens; ++t) {
       const auto scale = float_at<V>(x[t], kScaleAt);
       FOURFOLD_UNROLL for (int r = 0; r < Rows; ++r) acc[r][t] =
-          V::fma(V::to_float(sum[r][t]), V::mul(scale_of(scales[r]), scale), acc[r][t]);
+          V::fma(V::to_float(sum[0][r][t]), V::mul(scale_of(scales[r]), scale), acc[r][t]);
     }
   };
   const auto first_scale = [](const Scales<V>& s) { return s.a; };
   if constexpr (kForm == Form::halves) {
-    start(kHalfAt);
-    multiply(0, 4);
+    multiply(kHalfAt, 0, 4);
     accumulate(first_scale);
-    start(kHalfAt + 4);
-    multiply(4, 8);
+    multiply(kHalfAt + 4, 4, 8);
     accumulate([](const Scales<V>& s) { return s.b; });
   } else {
-    start(kBiasAt);
-    multiply(0, 8);
+    multiply(kBiasAt, 0, 8);
     accumulate(first_scale);
   }
   if constexpr (kForm == Form::minimum) {

@@ -1,4 +1,4 @@
-// Activations for the dots: x times an optional norm weight, as floats, bf16, or int8 blocks of 32.
+// Activations for the dots: x times an optional norm weight, as floats, bf16, or 15-bit blocks of 32.
 #pragma once
 
 #include "cpu/simd/inline.hpp"
@@ -40,19 +40,27 @@ void prepare_bf16(const float* x, const float* weight, int k, void* out) {
   __builtin_memcpy(y + 2 * i, lanes, static_cast<std::size_t>(2 * ((k - i + 1) / 2 * 2)));
 }
 
-// q = x * 127 / max |x|, nearest even. A block without a value of at least 1e-30 is zero; one with NaN or infinity
-// gives NaN or infinity through its scale.
+// v = x * 16256 / max |x|, nearest even; high = v / 128, nearest even, low = the rest. A block without a value of at
+// least 1e-30 is zero; one with NaN or infinity gives NaN or infinity through its scale.
 template <class V>
-FOURFOLD_INLINE void quantise(typename V::F low, typename V::F high, QuantBlock& out) {
+FOURFOLD_INLINE void quantise(typename V::F first, typename V::F second, QuantBlock& out) {
+  constexpr float kLargest = 127 * 128;
   const auto magnitude = V::set_i(0x7fffffff);
-  const int largest = V::maximum_i(V::max_i(V::and_i(V::as_int(low), magnitude), V::and_i(V::as_int(high), magnitude)));
+  const int largest =
+      V::maximum_i(V::max_i(V::and_i(V::as_int(first), magnitude), V::and_i(V::as_int(second), magnitude)));
   const float amax = __builtin_bit_cast(float, largest);  // bits of magnitudes order as their values, NaN last
   const bool zero = amax < 1e-30f;
-  const auto inverse = V::set(zero ? 0.0f : 127.0f / amax);
-  V::store_s8(out.q, V::mul(low, inverse));
-  V::store_s8(out.q + 16, V::mul(high, inverse));
-  const int sums[2] = {V::sum_i(V::load_s8_i(out.q)), V::sum_i(V::load_s8_i(out.q + 16))};
-  out.scale = zero ? 0.0f : amax / 127.0f;
+  const auto inverse = V::set(zero ? 0.0f : kLargest / amax);
+  const typename V::F halves[2] = {first, second};
+  int sums[2];
+  for (int h = 0; h < 2; ++h) {
+    const auto v = V::round(V::mul(halves[h], inverse));
+    const auto high = V::round(V::mul(v, V::set(1.0f / 128)));
+    V::store_s8(out.high + 16 * h, high);
+    V::store_s8(out.low + 16 * h, V::fma(high, V::set(-128.0f), v));
+    sums[h] = 128 * V::sum_i(V::load_s8_i(out.high + 16 * h)) + V::sum_i(V::load_s8_i(out.low + 16 * h));
+  }
+  out.scale = zero ? 0.0f : amax / kLargest;
   out.sum = out.scale * static_cast<float>(sums[0] + sums[1]);
   out.half[0] = -128 * sums[0];
   out.half[1] = -128 * sums[1];
@@ -60,7 +68,7 @@ FOURFOLD_INLINE void quantise(typename V::F low, typename V::F high, QuantBlock&
 }
 
 template <class V>
-void prepare_q8(const float* x, const float* weight, int k, void* out) {
+void prepare_q15(const float* x, const float* weight, int k, void* out) {
   auto* block = static_cast<QuantBlock*>(out);
   for (int i = 0; i < k; i += 32, ++block)
     quantise<V>(weighted<V>(x, weight, i), weighted<V>(x, weight, i + 16), *block);
