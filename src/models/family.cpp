@@ -7,32 +7,13 @@
 #include "fourfold/blocks.hpp"
 #include "models/gemma3.hpp"
 #include "models/llama.hpp"
+#include "models/names.hpp"
 #include "models/qwen2.hpp"
 #include "models/qwen3.hpp"
 #include "models/shapes.hpp"
 
 namespace fourfold {
 namespace {
-
-using Name = std::pair<std::string_view, std::string_view>;
-
-// GGUF stem -> safetensors stem; a stem inside a layer omits "blk.N." and "model.layers.N.".
-constexpr std::array kCommonNames = {
-    Name{"token_embd", "embed_tokens"},
-    Name{"output_norm", "norm"},
-    Name{"output", "lm_head"},
-    Name{"attn_norm", "input_layernorm"},
-    Name{"attn_q", "self_attn.q_proj"},
-    Name{"attn_k", "self_attn.k_proj"},
-    Name{"attn_v", "self_attn.v_proj"},
-    Name{"attn_output", "self_attn.o_proj"},
-    Name{"attn_q_norm", "self_attn.q_norm"},
-    Name{"attn_k_norm", "self_attn.k_norm"},
-    Name{"ffn_norm", "post_attention_layernorm"},
-    Name{"ffn_gate", "mlp.gate_proj"},
-    Name{"ffn_up", "mlp.up_proj"},
-    Name{"ffn_down", "mlp.down_proj"},
-};
 
 constexpr std::array<std::string_view, 1> kLlamaConfigs = {"llama"};
 constexpr std::array<std::string_view, 1> kQwen2Configs = {"qwen2"};
@@ -47,38 +28,13 @@ constexpr std::array kFamilies = {
            kGemma3Names},
 };
 
-std::string_view lookup(const Family& family, std::string_view stem) {
-  for (const auto& [gguf, file] : family.names)
-    if (gguf == stem) return file;
-  for (const auto& [gguf, file] : kCommonNames)
-    if (gguf == stem) return file;
-  return {};
-}
-
-// "blk.3.attn_q.weight" -> "model.layers.3.self_attn.q_proj.weight"
-std::string safetensors_name(const Family& family, const std::string& root, const std::string& name) {
-  std::string_view rest = name;
-  std::string layer;
-  if (rest.starts_with("blk.")) {
-    rest.remove_prefix(4);
-    layer = "layers." + std::string(rest.substr(0, rest.find('.'))) + ".";
-    rest.remove_prefix(rest.find('.') + 1);
-  }
-  const std::size_t dot = rest.rfind('.');
-  const std::string stem(lookup(family, rest.substr(0, dot)));
-  if (stem.empty()) return name;
-  const std::string suffix(rest.substr(dot));
-  if (stem == "lm_head") return root.substr(0, root.rfind("model.")) + stem + suffix;
-  return root + layer + stem + suffix;
-}
-
 class CheckpointSource : public TensorSource {
  public:
-  CheckpointSource(const Checkpoint& checkpoint, const Family& family, std::string root)
-      : checkpoint_(checkpoint), family_(family), root_(std::move(root)) {}
+  CheckpointSource(const Checkpoint& checkpoint, const Family& family)
+      : checkpoint_(checkpoint), names_(family.names, checkpoint) {}
 
   std::string file_name(const std::string& name) const override {
-    return checkpoint_.format() == Checkpoint::Format::gguf ? name : safetensors_name(family_, root_, name);
+    return checkpoint_.format() == Checkpoint::Format::gguf ? name : names_.file_name(name);
   }
   std::optional<Found> find(const std::string& name, const std::vector<std::int64_t>&, bool) const override {
     const TensorInfo* tensor = checkpoint_.find(file_name(name));
@@ -109,8 +65,7 @@ class CheckpointSource : public TensorSource {
 
  private:
   const Checkpoint& checkpoint_;
-  const Family& family_;
-  std::string root_;
+  SafetensorsNames names_;
 };
 
 class ShapeSource : public TensorSource {
@@ -154,7 +109,7 @@ const Family* find_family(Checkpoint::Format format, std::string_view architectu
 
 result<ModelSpec> build(const Family& family, const Hyper& hyper, const TensorSource& source) {
   Weights weights{source};
-  weights.ignore("*rotary_emb.inv_freq");
+  for (const char* decoy : kDecoys) weights.ignore(decoy);
   ModelSpec spec{&family, hyper, family.build(hyper, weights)};
   FOURFOLD_TRY(weights.finish());
   spec.program.family = family.name;
@@ -172,13 +127,13 @@ result<ModelSpec> read_model(const Checkpoint& checkpoint) {
   if (!family)
     return status{Code::unsupported, "architecture '" + checkpoint.architecture() +
                                          "' is not known; known: " + known_architectures(checkpoint.format())};
-  const bool nested = !gguf && checkpoint.metadata().has("text_config.hidden_size");
+  const bool nested = !gguf && has_text_config(checkpoint.metadata());
   Keys keys{checkpoint.metadata(), gguf ? checkpoint.architecture() + "." : nested ? "text_config." : ""};
   Hyper hyper;
   (gguf ? family->read_gguf : family->read_config)(keys, hyper);
   FOURFOLD_TRY(keys.finish());
-  const CheckpointSource source{checkpoint, *family,
-                                checkpoint.find("model.embed_tokens.weight") ? "model." : "model.language_model."};
+  if (nested) FOURFOLD_TRY(read_config_wrapper(checkpoint.metadata(), hyper));
+  const CheckpointSource source{checkpoint, *family};
   if (gguf && hyper.vocab == 0)
     if (const TensorInfo* table = checkpoint.find("token_embd.weight"); table && table->shape.size() == 2)
       hyper.vocab = static_cast<int>(table->shape[0]);

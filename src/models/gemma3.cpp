@@ -33,10 +33,17 @@ void read_gguf_gemma3(Keys& keys, Hyper& h) {
   h.local_rope.base = keys.number("rope.freq_base_swa", kLocalBase);
   if (h.layers == kLayers27B)
     h.attention_scale = 1 / std::sqrt(static_cast<float>(h.width) / static_cast<float>(h.heads));
-  h.attention_soft_cap = static_cast<float>(keys.number("attn_logit_softcapping", 0.0));
   h.logit_soft_cap = static_cast<float>(keys.number("final_logit_softcapping", 0.0));
-  set_windows(h, keys.count("attention.sliding_window", 1, 1 << 30),
-              keys.count("attention.sliding_window_pattern", 1, 1 << 16, kPattern));
+  keys.ignore({"attn_logit_softcapping"});  // gemma2's: carried along, never applied
+  const int window = keys.count("attention.sliding_window", 1, 1 << 30);
+  const char* pattern = "attention.sliding_window_pattern";  // every n-th layer sees everything, or a list
+  if (!keys.has_list(pattern)) return set_windows(h, window, keys.count(pattern, 1, 1 << 16, kPattern));
+  const auto slides = keys.integers(pattern);
+  if (static_cast<int>(slides.size()) != h.layers)
+    keys.refuse(pattern, "a list of " + std::to_string(slides.size()),
+                "one entry for each of the " + std::to_string(h.layers) + " layers");
+  for (std::int64_t slide : slides) h.windows.push_back(slide ? window : 0);
+  h.windows.resize(static_cast<std::size_t>(h.layers));
 }
 
 void read_config_gemma3(Keys& keys, Hyper& h) {
@@ -49,14 +56,16 @@ void read_config_gemma3(Keys& keys, Hyper& h) {
   h.norm_add = 1;
   h.tied = keys.flag("tie_word_embeddings", true);
   h.local_rope.base = keys.number("rope_local_base_freq", kLocalBase);
-  read_config_rope(keys, "rope_parameters.full_attention.", h.rope);
-  read_config_rope(keys, "rope_parameters.sliding_attention.", h.local_rope);
+  read_config_rope(keys, "rope_parameters.full_attention.", h.context, h.rope);
+  read_config_rope(keys, "rope_parameters.sliding_attention.", h.context, h.local_rope);
+  read_config_rope(keys, "rope_scaling.", h.context, h.rope);
   h.attention_scale = 1 / std::sqrt(static_cast<float>(keys.number("query_pre_attn_scalar", 256.0)));
-  h.attention_soft_cap = static_cast<float>(keys.number("attn_logit_softcapping", 0.0));
   h.logit_soft_cap = static_cast<float>(keys.number("final_logit_softcapping", 0.0));
-  keys.expect("hidden_activation", "gelu_pytorch_tanh");
+  h.activation = read_activation(keys, "hidden_activation", "gelu_pytorch_tanh");
+  h.bias.qkv = h.bias.out = keys.flag("attention_bias", false);
+  h.bias.mlp = false;
   keys.expect("use_bidirectional_attention", false);
-  keys.ignore({"attention_bias", "hidden_act", "cache_implementation"});
+  keys.ignore({"hidden_act", "attn_logit_softcapping"});  // the second is gemma2's: carried along, never applied
   const int window = keys.count("sliding_window", 1, 1 << 30, 4096);
   const int older = keys.count("_sliding_window_pattern", 1, 1 << 16, kPattern);
   const int pattern = keys.count("sliding_window_pattern", 1, 1 << 16, older);
@@ -78,21 +87,22 @@ Program build_gemma3(const Hyper& h, Weights& w) {
   for (int i = 0; i < h.layers; ++i) {
     w.layer(i), b.layer(i);
     const int cache = b.cache({h.kv_heads, h.head_dim, h.window(i)});
-    const Value query =
-        b.project("qkv", rms(x, norm("attn_norm", h.width)),
-                  {w.fold("attn_q", q, h.width), w.fold("attn_k", kv, h.width), w.fold("attn_v", kv, h.width)},
-                  Append{.cache = cache,
-                         .heads = h.heads,
-                         .rope = h.window(i) > 0 ? local : global,
-                         .query_norm = norm("attn_q_norm", h.head_dim),
-                         .key_norm = norm("attn_k_norm", h.head_dim)});
-    const Value a = b.attend(query, cache, h.heads, h.scale(), h.attention_soft_cap);
-    const Value o = b.project("attn_out", {a}, w.fold("attn_output", h.width, q));
+    const Value query = b.project("qkv", rms(x, norm("attn_norm", h.width)),
+                                  {w.fold("attn_q", q, h.width, h.bias.qkv), w.fold("attn_k", kv, h.width, h.bias.qkv),
+                                   w.fold("attn_v", kv, h.width, h.bias.qkv)},
+                                  Append{.cache = cache,
+                                         .heads = h.heads,
+                                         .rope = h.window(i) > 0 ? local : global,
+                                         .query_norm = norm("attn_q_norm", h.head_dim),
+                                         .key_norm = norm("attn_k_norm", h.head_dim)});
+    const Value a = b.attend(query, cache, h.heads, h.scale());
+    const Value o = b.project("attn_out", {a}, w.fold("attn_output", h.width, q, h.bias.out));
     x = b.add_norm(x.value, o, norm("post_attention_norm", h.width));
     const Value m =
         b.project("gate_up", rms(x, norm("ffn_norm", h.width)),
-                  {w.fold("ffn_gate", h.ff, h.width), w.fold("ffn_up", h.ff, h.width)}, Gated{h.activation});
-    const Value d = b.project("down", {m}, w.fold("ffn_down", h.width, h.ff));
+                  {w.fold("ffn_gate", h.ff, h.width, h.bias.mlp), w.fold("ffn_up", h.ff, h.width, h.bias.mlp)},
+                  Gated{h.activation});
+    const Value d = b.project("down", {m}, w.fold("ffn_down", h.width, h.ff, h.bias.mlp));
     x = b.add_norm(x.value, d, norm("post_ffw_norm", h.width));
   }
   w.layer(-1);

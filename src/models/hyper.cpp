@@ -1,7 +1,7 @@
 #include "models/hyper.hpp"
 
+#include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "models/keys.hpp"
 
@@ -10,22 +10,86 @@ namespace {
 
 constexpr std::int64_t kMaxLayers = 4096, kMaxWidth = 1 << 24, kMaxHeads = 1 << 14, kMaxContext = 1 << 30;
 
-// Llama 3's blend: wavelengths beyond the trained context are stretched, short ones kept, the band between blended.
-double llama3(double frequency, const RopeStretch& s) {
-  const double turns = s.original_context * frequency / (2 * std::numbers::pi);  // within the trained context
-  if (turns < s.low_freq_factor) return frequency / s.factor;
-  if (turns > s.high_freq_factor) return frequency;
-  const double blend = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
-  return (1 - blend) * frequency / s.factor + blend * frequency;
-}
-
-void check_heads(Keys& keys, const Hyper& h) {
+void check_heads(Keys& keys, Hyper& h) {
+  if (h.head_dim < 1 || std::int64_t{h.heads} * h.head_dim > kMaxWidth) {
+    keys.refuse("heads x head dimension", std::to_string(h.heads) + " x " + std::to_string(h.head_dim),
+                "1 to " + std::to_string(kMaxWidth) + " in all");
+    h.head_dim = 1;
+  }
   if (h.kv_heads > 0 && h.heads % h.kv_heads != 0)
     keys.refuse("key/value heads", std::to_string(h.kv_heads),
                 "a divisor of the " + std::to_string(h.heads) + " query heads");
   if (h.rope.dims > h.head_dim || h.rope.dims % 2 != 0)
     keys.refuse("rotary dimensions", std::to_string(h.rope.dims),
                 "an even number up to the head's " + std::to_string(h.head_dim));
+}
+
+// What the library that writes config.json stores with every model; none of it changes logits.
+void ignore_library_keys(Keys& keys) {
+  keys.ignore({"architectures",
+               "model_type",
+               "torch_dtype",
+               "dtype",
+               "transformers_version",
+               "transformers.js_config.",
+               "_name_or_path",
+               "name_or_path",
+               "auto_map.",
+               "_attn_implementation",
+               "attn_implementation",
+               "_attn_implementation_autoset",
+               "use_cache",
+               "cache_implementation",
+               "initializer_range",
+               "attention_dropout",
+               "hidden_dropout",
+               "resid_pdrop",
+               "embd_pdrop",
+               "bos_token_id",
+               "eos_token_id",
+               "pad_token_id",
+               "sep_token_id",
+               "unk_token_id",
+               "decoder_start_token_id",
+               "tokenizer_class",
+               "prefix"});
+  keys.ignore({"chunk_size_feed_forward", "id2label.", "label2id.", "num_labels", "problem_type", "finetuning_task",
+               "task_specific_params.", "is_decoder", "output_attentions", "output_hidden_states", "output_scores",
+               "return_dict", "return_dict_in_generate", "torchscript", "tf_legacy_loss", "use_bfloat16",
+               "gradient_checkpointing", "unsloth_fixed", "unsloth_version"});
+  keys.ignore({"max_length",
+               "min_length",
+               "max_new_tokens",
+               "do_sample",
+               "early_stopping",
+               "num_beams",
+               "num_beam_groups",
+               "diversity_penalty",
+               "temperature",
+               "top_k",
+               "top_p",
+               "typical_p",
+               "repetition_penalty",
+               "length_penalty",
+               "no_repeat_ngram_size",
+               "encoder_no_repeat_ngram_size",
+               "bad_words_ids",
+               "num_return_sequences",
+               "forced_bos_token_id",
+               "forced_eos_token_id",
+               "remove_invalid_values",
+               "exponential_decay_length_penalty",
+               "suppress_tokens",
+               "begin_suppress_tokens"});
+  for (const char* other : {"is_encoder_decoder", "add_cross_attention", "tie_encoder_decoder"})
+    keys.expect(other, false);  // another architecture
+}
+
+double positive(Keys& keys, const std::string& key, std::optional<double> preset = {}) {
+  const double value = keys.number(key, preset);
+  if (value > 0) return value;
+  if (keys.has(key)) keys.refuse(key, std::to_string(value), "a number above 0");
+  return 1;
 }
 
 }  // namespace
@@ -36,15 +100,26 @@ float Hyper::scale() const {
 
 RopeSpec make_rope(const RopeHyper& rope) {
   RopeSpec out{rope.dims, rope.interleaved, {}};
-  for (int i = 0; i < rope.dims / 2; ++i) {
-    double f = std::pow(rope.base, -2.0 * i / rope.dims);
-    if (rope.scaling.kind == RopeStretch::Kind::linear) f /= rope.scaling.factor;
-    if (rope.scaling.kind == RopeStretch::Kind::llama3) f = llama3(f, rope.scaling);
-    if (!rope.divisors.empty()) f /= static_cast<double>(rope.divisors[static_cast<std::size_t>(i)]);
-    out.inverse_frequency.push_back(f);
-  }
+  const Rope turn{
+      .dim = rope.dims, .rotary = rope.dims, .base = rope.base, .scaling = rope.scaling, .divisors = rope.divisors};
+  for (int i = 0; i < rope.dims / 2; ++i) out.inverse_frequency.push_back(turn.frequency(i));
   return out;
 }
+
+namespace {
+
+// A factor without a type scales linearly, as it did before types had names.
+void read_gguf_scaling(Keys& keys, RopeHyper& rope) {
+  const std::string kind = keys.text("rope.scaling.type", "linear");
+  const double older = keys.number("rope.scale_linear", 1.0);
+  const double factor = keys.number("rope.scaling.factor", older);
+  if (kind == "linear")
+    rope.scaling = {.kind = RopeScaling::Kind::linear, .factor = factor > 0 ? factor : 1};
+  else if (kind != "none")
+    keys.refuse("rope.scaling.type", kind, "none or linear");
+}
+
+}  // namespace
 
 void read_gguf_common(Keys& keys, Hyper& h) {
   h.layers = keys.count("block_count", 1, kMaxLayers);
@@ -60,34 +135,63 @@ void read_gguf_common(Keys& keys, Hyper& h) {
   h.vocab = keys.count("vocab_size", 1, kMaxWidth, 0);
   h.rope.dims = keys.count("rope.dimension_count", 2, kMaxWidth, h.head_dim);
   h.rope.base = keys.number("rope.freq_base", 10000.0);
-  const std::string scaling = keys.text("rope.scaling.type", "none");
-  if (scaling == "linear") {
-    h.rope.scaling.kind = RopeStretch::Kind::linear;
-    h.rope.scaling.factor = keys.number("rope.scaling.factor");
-  } else if (scaling != "none") {
-    keys.refuse("rope.scaling.type", scaling, "none or linear");
-  }
-  keys.ignore({"rope.scaling.original_context_length", "rope.scaling.finetuned"});
-  if (scaling == "none") keys.ignore({"rope.scaling.factor"});
+  read_gguf_scaling(keys, h.rope);
+  keys.expect("rope.scaling.attn_factor", 1.0);
+  keys.expect("attention.causal", true);
+  keys.expect("expert_count", 0.0);
+  keys.expect("expert_used_count", 0.0);
+  keys.ignore({"rope.scaling.original_context_length", "rope.scaling.finetuned", "tensor_data_layout"});
   check_heads(keys, h);
 }
 
-void read_config_rope(Keys& keys, const std::string& parameters, RopeHyper& rope) {
-  if (keys.has(parameters + "rope_theta")) rope.base = keys.number(parameters + "rope_theta");
-  const double part = keys.number(parameters + "partial_rotary_factor", 1.0);
-  if (part != 1.0) rope.dims = static_cast<int>(rope.dims * part);
-  const std::string older = keys.text(parameters + "type", "default");
-  const std::string kind = keys.text(parameters + "rope_type", older);
+void read_config_rope(Keys& keys, const std::string& prefix, int context, RopeHyper& rope) {
+  if (keys.has(prefix + "rope_theta")) rope.base = positive(keys, prefix + "rope_theta");
+  const std::string older = keys.text(prefix + "type", "default");
+  const std::string kind = keys.text(prefix + "rope_type", older);
   if (kind == "linear") {
-    rope.scaling.kind = RopeStretch::Kind::linear;
-    rope.scaling.factor = keys.number(parameters + "factor");
+    rope.scaling = {.kind = RopeScaling::Kind::linear, .factor = positive(keys, prefix + "factor")};
   } else if (kind == "llama3") {
-    rope.scaling = {RopeStretch::Kind::llama3, keys.number(parameters + "factor"),
-                    keys.number(parameters + "low_freq_factor"), keys.number(parameters + "high_freq_factor"),
-                    keys.number(parameters + "original_max_position_embeddings")};
+    rope.scaling = {RopeScaling::Kind::llama3, positive(keys, prefix + "factor"),
+                    positive(keys, prefix + "low_freq_factor"), positive(keys, prefix + "high_freq_factor"),
+                    keys.number(prefix + "original_max_position_embeddings", context)};
+    if (rope.scaling.low >= rope.scaling.high)
+      keys.refuse(prefix + "low_freq_factor", std::to_string(rope.scaling.low), "a number below high_freq_factor");
   } else if (kind != "default") {
-    keys.refuse(parameters + "rope_type", kind, "default, linear or llama3");
+    keys.refuse(prefix + "rope_type", kind, "default, linear or llama3");
   }
+  keys.expect(prefix + "partial_rotary_factor", 1.0);
+  for (const char* unused : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings",
+                             "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"})
+    keys.ignore({prefix + unused});  // by the kinds above
+}
+
+void read_config_rope(Keys& keys, Hyper& h) {
+  const int context = keys.count("original_max_position_embeddings", 1, kMaxContext, h.context);
+  const bool older = keys.has("rope_scaling.rope_type") || keys.has("rope_scaling.type");
+  read_config_rope(keys, older ? "rope_scaling." : "rope_parameters.", context, h.rope);
+  if (older) keys.ignore({"rope_parameters."});
+}
+
+bool has_text_config(const Metadata& metadata) {
+  return std::any_of(metadata.entries().begin(), metadata.entries().end(),
+                     [](const auto& entry) { return entry.key.starts_with("text_config."); });
+}
+
+status read_config_wrapper(const Metadata& metadata, Hyper& h) {
+  Keys keys{metadata, ""};
+  ignore_library_keys(keys);
+  if (keys.has("tie_word_embeddings")) h.tied = keys.flag("tie_word_embeddings");
+  keys.ignore({"text_config.", "vision_config.", "mm_tokens_per_image", "boi_token_index", "eoi_token_index",
+               "image_token_index", "boi_token_id", "eoi_token_id", "image_token_id"});
+  return keys.finish();
+}
+
+Activation read_activation(Keys& keys, const char* key, const char* preset) {
+  const std::string name = keys.text(key, preset);
+  if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::gelu_tanh;
+  if (name != "silu" && name != "swish")
+    keys.refuse(key, '"' + name + '"', "silu, swish, gelu_pytorch_tanh or gelu_new");
+  return Activation::silu;
 }
 
 void read_config_common(Keys& keys, Hyper& h) {
@@ -104,13 +208,9 @@ void read_config_common(Keys& keys, Hyper& h) {
   h.eps = static_cast<float>(keys.number("rms_norm_eps", 1e-6));
   h.vocab = count("vocab_size", kMaxWidth, h.vocab);
   h.rope.dims = h.head_dim;
-  h.rope.base = keys.number("rope_theta", h.rope.base);
-  h.rope.dims = static_cast<int>(h.head_dim * keys.number("partial_rotary_factor", 1.0));
-  read_config_rope(keys, "rope_scaling.", h.rope);
-  read_config_rope(keys, "rope_parameters.", h.rope);
-  keys.ignore({"architectures", "model_type", "torch_dtype", "dtype", "transformers_version", "use_cache",
-               "initializer_range", "attention_dropout", "bos_token_id", "eos_token_id", "pad_token_id",
-               "_name_or_path", "rope_scaling."});
+  h.rope.base = positive(keys, "rope_theta", h.rope.base);
+  keys.expect("partial_rotary_factor", 1.0);
+  ignore_library_keys(keys);
   check_heads(keys, h);
 }
 

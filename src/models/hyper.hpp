@@ -6,24 +6,16 @@
 #include <vector>
 
 #include "fourfold/program.hpp"
+#include "fourfold/rope.hpp"
 #include "fourfold/status.hpp"
 
 namespace fourfold {
-
-// How a file stretches the rotary frequencies.
-struct RopeStretch {
-  enum class Kind { none, linear, llama3 };
-  Kind kind = Kind::none;
-  double factor = 1;
-  double low_freq_factor = 1, high_freq_factor = 4;  // llama3: bounds of the band that is blended
-  double original_context = 0;                       // llama3: context the frequencies were trained for
-};
 
 struct RopeHyper {
   double base = 10000;
   int dims = 0;  // rotated entries of each head
   bool interleaved = false;
-  RopeStretch scaling{};
+  RopeScaling scaling{};
   std::vector<float> divisors{};  // per frequency, when the file stores them as a tensor
 };
 
@@ -42,24 +34,34 @@ struct Hyper {
   std::vector<int> windows{};  // per layer; 0: sees everything. Empty: all do
   float attention_scale = 0;   // 0: 1 / sqrt(head_dim)
   float embedding_scale = 1;
-  float attention_soft_cap = 0, logit_soft_cap = 0;  // 0: none
+  float logit_soft_cap = 0;  // 0: none
+  struct {
+    std::optional<bool> qkv{}, out{}, mlp{};
+  } bias;                      // which projections have one; unset: those with one in the file
   std::optional<bool> tied{};  // the output matrix is the embedding table; unset: when the file has no other
 
   int window(int layer) const { return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)]; }
   float scale() const;
 };
 
-// Inverse frequencies base^(-2i/dims), stretched as the file says.   Llama-3 scaling: Llama 3 model card / reference
-// code
+// Inverse frequencies base^(-2i/dims), scaled as the file says (rope.hpp).
 RopeSpec make_rope(const RopeHyper& rope);
 
 class Keys;
+class Metadata;
 
 // The keys all families share, from GGUF ("llama.block_count", ...) or config.json ("num_hidden_layers", ...). Sizes a
 // family has set beforehand stand where config.json does not say.
 void read_gguf_common(Keys& keys, Hyper& hyper);
 void read_config_common(Keys& keys, Hyper& hyper);
-// One set of rotary parameters in a config.json: `prefix` is "", "rope_parameters." or "rope_parameters.KIND.".
-void read_config_rope(Keys& keys, const std::string& parameters, RopeHyper& rope);
+// The rotary parameters of a family with one set of them: `rope_theta` and `rope_scaling`, or `rope_parameters`.
+void read_config_rope(Keys& keys, Hyper& hyper);
+// One set in a config.json, under "rope_scaling.", "rope_parameters." or "rope_parameters.KIND.".
+void read_config_rope(Keys& keys, const std::string& prefix, int context, RopeHyper& rope);
+// A multimodal model's config.json keeps the text model's keys under "text_config."; the rest is read by this.
+bool has_text_config(const Metadata& metadata);
+status read_config_wrapper(const Metadata& metadata, Hyper& hyper);
+// The gate's activation by the name config.json gives it.
+Activation read_activation(Keys& keys, const char* key, const char* preset);
 
 }  // namespace fourfold

@@ -1,8 +1,18 @@
 #include "models/keys.hpp"
 
 #include <algorithm>
+#include <sstream>
 
 namespace fourfold {
+namespace {
+
+std::string number_text(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
+}  // namespace
 
 const MetaValue* Keys::look(std::string_view key) {
   const std::string name = prefix_ + std::string(key);
@@ -25,6 +35,11 @@ T Keys::take(std::string_view key, const std::optional<T>& fallback,
 }
 
 bool Keys::has(std::string_view key) { return look(key) != nullptr; }
+
+bool Keys::has_list(std::string_view key) {
+  const MetaValue* value = look(key);
+  return value && std::holds_alternative<std::vector<std::int64_t>>(*value);
+}
 
 std::int64_t Keys::integer(std::string_view key, std::optional<std::int64_t> fallback) {
   return take<std::int64_t>(key, fallback, &Metadata::get_int);
@@ -70,6 +85,13 @@ void Keys::refuse(std::string_view key, const std::string& value, const std::str
 
 void Keys::expect(std::string_view key, bool value) {
   if (has(key) && flag(key) != value) refuse(key, value ? "false" : "true", value ? "true" : "false");
+}
+
+void Keys::expect(std::string_view key, double value) {
+  if (!has(key)) return;
+  const std::size_t before = errors_.size();
+  if (const double found = number(key); errors_.size() == before && found != value)
+    refuse(key, number_text(found), number_text(value));
 }
 
 void Keys::expect(std::string_view key, std::string_view value) {

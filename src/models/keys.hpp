@@ -20,6 +20,7 @@ class Keys {
   Keys(const Metadata& metadata, std::string prefix) : metadata_(metadata), prefix_(std::move(prefix)) {}
 
   bool has(std::string_view key);
+  bool has_list(std::string_view key);  // of integers or booleans
   // The value, the fallback when the key is absent, or (without fallback) an error that names the key.
   std::int64_t integer(std::string_view key, std::optional<std::int64_t> fallback = {});
   double number(std::string_view key, std::optional<double> fallback = {});
@@ -34,6 +35,7 @@ class Keys {
   void refuse(std::string_view key, const std::string& value, const std::string& accepted);
   // Refuses unless the key is absent or has this value.
   void expect(std::string_view key, bool value);
+  void expect(std::string_view key, double value);
   void expect(std::string_view key, std::string_view value);
   void expect(std::string_view key, const char* value) { expect(key, std::string_view(value)); }  // not a bool
   // A whole number within [low, high], or an error.

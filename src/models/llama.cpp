@@ -13,8 +13,12 @@ void read_gguf_llama(Keys& keys, Hyper& h) {
 void read_config_llama(Keys& keys, Hyper& h) {
   read_config_common(keys, h);
   h.tied = keys.flag("tie_word_embeddings", false);
-  keys.expect("hidden_act", "silu");
-  keys.ignore({"attention_bias", "mlp_bias"});  // the biases are in the file, or they are not
+  read_config_rope(keys, h);
+  h.activation = read_activation(keys, "hidden_act", "silu");
+  h.bias.qkv = h.bias.out = keys.flag("attention_bias", false);
+  h.bias.mlp = keys.flag("mlp_bias", false);
+  keys.expect("rope_interleaved", false);
+  keys.ignore({"is_llama_config"});
   if (keys.count("pretraining_tp", 0, 1 << 16, 1) > 1) keys.refuse("pretraining_tp", "above 1", "1");
 }
 
@@ -29,16 +33,17 @@ Program build_llama(const Hyper& h, Weights& w) {
   for (int i = 0; i < h.layers; ++i) {
     w.layer(i), b.layer(i);
     const int cache = b.cache({h.kv_heads, h.head_dim, h.window(i)});
-    const Value query =
-        b.project("qkv", rms(x, w.norm("attn_norm", h.width, h.eps)),
-                  {w.fold("attn_q", q, h.width), w.fold("attn_k", kv, h.width), w.fold("attn_v", kv, h.width)},
-                  Append{.cache = cache, .heads = h.heads, .rope = rope});
+    const Value query = b.project("qkv", rms(x, w.norm("attn_norm", h.width, h.eps)),
+                                  {w.fold("attn_q", q, h.width, h.bias.qkv), w.fold("attn_k", kv, h.width, h.bias.qkv),
+                                   w.fold("attn_v", kv, h.width, h.bias.qkv)},
+                                  Append{.cache = cache, .heads = h.heads, .rope = rope});
     const Value a = b.attend(query, cache, h.heads, h.scale());
-    x = b.project("attn_out", {a}, w.fold("attn_output", h.width, q), AddTo{.x = x});
+    x = b.project("attn_out", {a}, w.fold("attn_output", h.width, q, h.bias.out), AddTo{.x = x});
     const Value m =
         b.project("gate_up", rms(x, w.norm("ffn_norm", h.width, h.eps)),
-                  {w.fold("ffn_gate", h.ff, h.width), w.fold("ffn_up", h.ff, h.width)}, Gated{h.activation});
-    x = b.project("down", {m}, w.fold("ffn_down", h.width, h.ff), AddTo{.x = x});
+                  {w.fold("ffn_gate", h.ff, h.width, h.bias.mlp), w.fold("ffn_up", h.ff, h.width, h.bias.mlp)},
+                  Gated{h.activation});
+    x = b.project("down", {m}, w.fold("ffn_down", h.width, h.ff, h.bias.mlp), AddTo{.x = x});
   }
   w.layer(-1);
   return std::move(b).logits(rms(x, w.norm("output_norm", h.width, h.eps)), w.output_or_tied(h.tied, table));

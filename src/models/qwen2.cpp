@@ -12,7 +12,9 @@ void read_gguf_qwen2(Keys& keys, Hyper& h) { read_gguf_common(keys, h); }
 void read_config_qwen2(Keys& keys, Hyper& h) {
   read_config_common(keys, h);
   h.tied = keys.flag("tie_word_embeddings", false);
-  keys.expect("hidden_act", "silu");
+  read_config_rope(keys, h);
+  h.bias = {true, false, false};
+  h.activation = read_activation(keys, "hidden_act", "silu");
   keys.expect("use_mrope", false);
   read_qwen_windows(keys, h);
 }

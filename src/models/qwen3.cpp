@@ -12,8 +12,10 @@ void read_config_qwen3(Keys& keys, Hyper& h) {
   h.head_dim = 128;  // where the file does not say
   read_config_common(keys, h);
   h.tied = keys.flag("tie_word_embeddings", false);
-  keys.expect("hidden_act", "silu");
-  keys.ignore({"attention_bias"});  // the biases are in the file, or they are not
+  read_config_rope(keys, h);
+  h.activation = read_activation(keys, "hidden_act", "silu");
+  h.bias.qkv = h.bias.out = keys.flag("attention_bias", false);
+  h.bias.mlp = false;
   read_qwen_windows(keys, h);
 }
 
@@ -26,20 +28,21 @@ Program build_qwen3(const Hyper& h, Weights& w) {
   for (int i = 0; i < h.layers; ++i) {
     w.layer(i), b.layer(i);
     const int cache = b.cache({h.kv_heads, h.head_dim, h.window(i)});
-    const Value query =
-        b.project("qkv", rms(x, w.norm("attn_norm", h.width, h.eps)),
-                  {w.fold("attn_q", q, h.width), w.fold("attn_k", kv, h.width), w.fold("attn_v", kv, h.width)},
-                  Append{.cache = cache,
-                         .heads = h.heads,
-                         .rope = rope,
-                         .query_norm = w.norm("attn_q_norm", h.head_dim, h.eps),
-                         .key_norm = w.norm("attn_k_norm", h.head_dim, h.eps)});
+    const Value query = b.project("qkv", rms(x, w.norm("attn_norm", h.width, h.eps)),
+                                  {w.fold("attn_q", q, h.width, h.bias.qkv), w.fold("attn_k", kv, h.width, h.bias.qkv),
+                                   w.fold("attn_v", kv, h.width, h.bias.qkv)},
+                                  Append{.cache = cache,
+                                         .heads = h.heads,
+                                         .rope = rope,
+                                         .query_norm = w.norm("attn_q_norm", h.head_dim, h.eps),
+                                         .key_norm = w.norm("attn_k_norm", h.head_dim, h.eps)});
     const Value a = b.attend(query, cache, h.heads, h.scale());
-    x = b.project("attn_out", {a}, w.fold("attn_output", h.width, q), AddTo{.x = x});
+    x = b.project("attn_out", {a}, w.fold("attn_output", h.width, q, h.bias.out), AddTo{.x = x});
     const Value m =
         b.project("gate_up", rms(x, w.norm("ffn_norm", h.width, h.eps)),
-                  {w.fold("ffn_gate", h.ff, h.width), w.fold("ffn_up", h.ff, h.width)}, Gated{h.activation});
-    x = b.project("down", {m}, w.fold("ffn_down", h.width, h.ff), AddTo{.x = x});
+                  {w.fold("ffn_gate", h.ff, h.width, h.bias.mlp), w.fold("ffn_up", h.ff, h.width, h.bias.mlp)},
+                  Gated{h.activation});
+    x = b.project("down", {m}, w.fold("ffn_down", h.width, h.ff, h.bias.mlp), AddTo{.x = x});
   }
   w.layer(-1);
   return std::move(b).logits(rms(x, w.norm("output_norm", h.width, h.eps)), w.output_or_tied(h.tied, table));

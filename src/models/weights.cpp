@@ -16,13 +16,18 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 Weight Weights::take(const std::string& name, const std::vector<std::int64_t>& shape, bool optional, float add) {
   const std::string full = prefix_ + name;
   if (const auto known = by_name_.find(full); known != by_name_.end()) return known->second;
+  const std::int64_t cols = shape.back(), rows = shape.size() > 1 ? shape[0] : 1;
+  const auto place = [&](TensorSpec spec) {
+    specs_.push_back(std::move(spec));
+    return by_name_[full] = Weight{static_cast<int>(specs_.size()) - 1};
+  };
   const auto found = source_.find(full, shape, optional);
   if (!found) {
-    if (!optional) errors_.push_back("tensor '" + source_.file_name(full) + "' is missing");
-    return optional ? Weight{} : Weight{0};
+    if (optional) return {};
+    errors_.push_back("tensor '" + source_.file_name(full) + "' is missing");
+    return place({source_.file_name(full), Storage::f32, rows, cols, add});  // so that the family can go on
   }
   used_.insert(found->file_name);
-  const std::int64_t cols = shape.back(), rows = shape.size() > 1 ? shape[0] : 1;
   TensorSpec spec{found->file_name, found->storage.value_or(Storage::f32), rows, cols, add};
   if (found->shape != shape)
     errors_.push_back("tensor '" + spec.name + "' has shape " + shape_text(found->shape) + ", expected " +
@@ -34,17 +39,16 @@ Weight Weights::take(const std::string& name, const std::vector<std::int64_t>& s
     errors_.push_back("tensor '" + spec.name + "' has rows of " + std::to_string(cols) +
                       " elements, not a multiple of " + std::to_string(info(spec.storage).block_elements) + " as " +
                       std::string(info(spec.storage).name) + " needs");
-  specs_.push_back(std::move(spec));
-  return by_name_[full] = Weight{static_cast<int>(specs_.size()) - 1};
+  return place(std::move(spec));
 }
 
 Weight Weights::matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
   return take(name + ".weight", {rows, cols}, false);
 }
 
-Dot Weights::fold(const std::string& name, std::int64_t rows, std::int64_t cols) {
+Dot Weights::fold(const std::string& name, std::int64_t rows, std::int64_t cols, std::optional<bool> bias) {
   const Weight weight = matrix(name, rows, cols);
-  return {weight, take(name + ".bias", {rows}, true)};
+  return {weight, bias == false ? Weight{} : take(name + ".bias", {rows}, !bias)};
 }
 
 NormSpec Weights::norm(const std::string& name, std::int64_t width, float eps, float add) {
@@ -52,7 +56,6 @@ NormSpec Weights::norm(const std::string& name, std::int64_t width, float eps, f
 }
 
 Weight Weights::output_or_tied(std::optional<bool> tied, Weight table) {
-  if (specs_.empty()) return table;
   const auto [rows, cols] =
       std::pair{specs_[static_cast<std::size_t>(table.id)].rows, specs_[static_cast<std::size_t>(table.id)].cols};
   if (tied.value_or(false)) {

@@ -43,8 +43,8 @@ class Weights {
   void layer(int index) { prefix_ = index < 0 ? "" : "blk." + std::to_string(index) + "."; }
 
   Weight matrix(const std::string& name, std::int64_t rows, std::int64_t cols);
-  // NAME.weight with NAME.bias where the file has one.
-  Dot fold(const std::string& name, std::int64_t rows, std::int64_t cols);
+  // NAME.weight and NAME.bias: with one, without, or (unset) as the file has it.
+  Dot fold(const std::string& name, std::int64_t rows, std::int64_t cols, std::optional<bool> bias = {});
   NormSpec norm(const std::string& name, std::int64_t width, float eps, float add = 0);
   // output.weight, or the embedding table when tied (unset: when the file has no output.weight).
   Weight output_or_tied(std::optional<bool> tied, Weight table);

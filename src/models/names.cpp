@@ -1,0 +1,71 @@
+#include "models/names.hpp"
+
+#include <tuple>
+
+#include "formats/checkpoint.hpp"
+
+namespace fourfold {
+namespace {
+
+using Name = std::pair<std::string_view, std::string_view>;
+
+// GGUF stem -> safetensors stem; a stem inside a layer omits "blk.N." and "model.layers.N.".
+constexpr std::array kCommonNames = {
+    Name{"token_embd", "embed_tokens"},
+    Name{"output_norm", "norm"},
+    Name{"output", "lm_head"},
+    Name{"attn_norm", "input_layernorm"},
+    Name{"attn_q", "self_attn.q_proj"},
+    Name{"attn_k", "self_attn.k_proj"},
+    Name{"attn_v", "self_attn.v_proj"},
+    Name{"attn_output", "self_attn.o_proj"},
+    Name{"attn_q_norm", "self_attn.q_norm"},
+    Name{"attn_k_norm", "self_attn.k_norm"},
+    Name{"ffn_norm", "post_attention_layernorm"},
+    Name{"ffn_gate", "mlp.gate_proj"},
+    Name{"ffn_up", "mlp.up_proj"},
+    Name{"ffn_down", "mlp.down_proj"},
+};
+
+// Where the text model lies: {in front of everything, in front of the output matrix}.
+constexpr std::array kRoots = {
+    Name{"model.", ""},
+    Name{"model.language_model.", ""},
+    Name{"language_model.model.", "language_model."},
+    Name{"", ""},
+};
+
+std::string_view lookup(SafetensorsNames::Pairs own, std::string_view stem) {
+  for (const auto& [gguf, file] : own)
+    if (gguf == stem) return file;
+  for (const auto& [gguf, file] : kCommonNames)
+    if (gguf == stem) return file;
+  return {};
+}
+
+}  // namespace
+
+SafetensorsNames::SafetensorsNames(Pairs own, const Checkpoint& checkpoint) : own_(own) {
+  std::tie(root_, head_) = kRoots[0];
+  for (const auto& [root, head] : kRoots)
+    if (checkpoint.find(std::string(root) + "embed_tokens.weight")) {
+      std::tie(root_, head_) = std::tie(root, head);
+      return;
+    }
+}
+
+std::string SafetensorsNames::file_name(const std::string& name) const {
+  std::string_view rest = name;
+  std::string layer;
+  if (rest.starts_with("blk.")) {
+    rest.remove_prefix(4);
+    layer = "layers." + std::string(rest.substr(0, rest.find('.'))) + ".";
+    rest.remove_prefix(rest.find('.') + 1);
+  }
+  const std::size_t dot = rest.rfind('.');
+  const std::string stem(lookup(own_, rest.substr(0, dot)));
+  if (stem.empty()) return name;
+  return std::string(stem == "lm_head" ? head_ : root_) + layer + stem + std::string(rest.substr(dot));
+}
+
+}  // namespace fourfold
