@@ -14,10 +14,12 @@ using namespace fourfold::cli;
 
 const std::vector<Verb> kVerbs = {
     {"run", "complete a prompt", declare_run},
+    {"chat", "a conversation in the model's own template", declare_chat},
     {"bench", "prefill and decode rates beside this machine's ceilings", declare_bench},
     {"logits", "a model's raw output, as a .npy file", declare_logits},
     {"tokenize", "text to token ids", declare_tokenize},
     {"detokenize", "token ids to text", declare_detokenize},
+    {"template", "a conversation as the chat template renders it", declare_template},
     {"info", "what is in a model file", declare_info},
     {"explain", "where a token's time goes, and which limit binds", declare_explain},
     {"probe", "the ceilings of this machine, measured", declare_probe},

@@ -107,6 +107,12 @@ std::string with_slashes(std::string names) {
   return names;
 }
 
+// CLI11 puts two empty lines between groups of options.
+std::string without_double_gaps(std::string text) {
+  for (std::size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+  return text;
+}
+
 // llama.cpp spells some flags with one dash and several letters.
 std::string long_form(const std::string& argument) {
   static const std::map<std::string, std::string> spelled = {{"-ctk", "--cache"}, {"-ctv", "--cache-type-v"}};
@@ -284,7 +290,7 @@ int run_verb(int argc, char** argv, const std::vector<Verb>& verbs) {
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
     const auto chosen = app.get_subcommands();
-    out().write(chosen.empty() ? app.help() : chosen.front()->help());
+    out().write(without_double_gaps(chosen.empty() ? app.help() : chosen.front()->help()));
     return kGood;
   } catch (const CLI::CallForVersion& version) {
     out().write(version.what() + std::string("\n"));

@@ -66,7 +66,7 @@ def joined(values):
 class Usage(Program):
     def test_help_has_examples_and_fits_a_terminal(self):
         self.assertIn(b"tokenize", self.good("--help"))
-        for verb in ["run", "logits", "bench", "tokenize", "detokenize", "info", "explain", "probe", "check", "doctor"]:
+        for verb in ["run", "chat", "bench", "logits", "template", "tokenize", "detokenize", "info", "explain", "probe", "check", "doctor"]:
             text = self.good(verb, "--help").decode()
             self.assertIn("examples:", text)
             self.assertIn("--json", text)
@@ -471,6 +471,94 @@ class Check(Program):
     def test_every_level_agrees(self):
         for level in json.loads(self.good("doctor", "--json"))["levels"].split():
             self.good("check", "-m", GGUF, environment={"FOURFOLD_ISA": level})
+
+
+class Template(Program):
+    MESSAGES = b'[{"role": "user", "content": "h\\u00e9 <b>"}]'
+
+    def test_exactly_the_bytes(self):
+        self.put("t", b"{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+                      b"{% if add_generation_prompt %}>{% endif %}{{ eos_token }}")
+        self.put("m", self.MESSAGES)
+        files = ["--template", self.path("t"), "--messages", self.path("m")]
+        self.assertEqual(self.good("template", *files), "[user]h\u00e9 <b>>".encode())
+        self.assertEqual(self.good("template", *files, "--bos-text", "<s>", "--eos-text", "</s>", "--no-generation-prompt"),
+                         "<s>[user]h\u00e9 <b></s>".encode())
+        self.assertEqual(self.good("template", *files, "-m", GGUF), "<s>[user]h\u00e9 <b>></s>".encode())
+        self.put("tools", b'[{"name": "f"}]')
+        self.put("t", b"{{ tools[0].name }}\n\n")
+        self.assertEqual(self.good("template", *files, "--tools", self.path("tools")), b"f\n")
+
+    def test_the_template_of_a_file_nobody_can_run(self):
+        arrays.write_gguf(self.path("v.gguf"), {"general.architecture": "x", "tokenizer.chat_template": "{{ messages|length }}"})
+        self.assertEqual(self.good("template", "-m", self.path("v.gguf"), "--messages", "-", input=self.MESSAGES), b"1")
+
+    def test_errors(self):
+        self.put("t", b"a\n{% if %}")
+        self.put("m", self.MESSAGES)
+        self.bad(1, "2", "template", "--template", self.path("t"), "--messages", self.path("m"))
+        self.bad(1, "chat template", "template", "-m", GGUF, "--messages", self.path("m"))
+        self.bad(2, "--messages", "template", "--template", self.path("t"))
+        self.bad(2, "which template", "template", "--messages", self.path("m"))
+        self.put("t", b"{{ 1 }}")
+        self.put("m", b"[{]")
+        self.bad(1, "messages", "template", "--template", self.path("t"), "--messages", self.path("m"))
+
+
+class Chat(Program):
+    TEMPLATE = b"{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}assistant:"
+
+    def chat(self, lines, *more):
+        self.put("t", self.TEMPLATE)
+        done = self.call("chat", "-m", GGUF, "--template", self.path("t"), "--temp", "0", "-n", "8", *more,
+                         input="\n".join(lines).encode() + b"\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.decode(errors="strict"), done.stderr.decode()
+
+    def test_the_cache_prefix_is_reused(self):
+        _, remarks = self.chat(["ab", "cd", "/stats"])
+        self.assertRegex(remarks, r"prefill \d+ tokens .* positions, [1-9]\d* reused")
+
+    def test_answers_follow_from_the_rendered_conversation(self):
+        answer, _ = self.chat(["ab"], "--system", "be kind")
+        prompt = "system:be kind;user:ab;assistant:"
+        ids = json.loads(self.good("tokenize", "-m", GGUF, "--special", prompt))
+        again = json.loads(self.good("run", "-m", GGUF, "--ids", joined(ids), "-n", "8", "--temp", "0", "--json"))
+        self.assertEqual(answer, again["text"] + "\n")
+        rows = [json.loads(line) for line in self.chat(["ab"], "--system", "be kind", "--json")[0].splitlines()]
+        self.assertEqual([(r["role"], r["content"]) for r in rows], [("assistant", again["text"])])
+
+    def test_lines_are_joined(self):
+        one, _ = self.chat(['"""', "ab", "cd", '"""'])
+        self.assertEqual(one, self.chat(["ab\\", "cd"])[0])
+        self.assertNotEqual(one, self.chat(["ab cd"])[0])
+
+    def test_commands(self):
+        first, remarks = self.chat(["ab", "/regen", "/nonsense", "/save", "/help", "/exit", "never read"])
+        self.assertEqual(len(set(first.splitlines())), 1)
+        self.assertIn("/nonsense", remarks)
+        self.assertIn("needs a file", remarks)
+        self.assertIn("/system TEXT", remarks)
+        cleared, _ = self.chat(["cd", "/clear", "ab"])
+        self.assertTrue(cleared.endswith(first.splitlines()[0] + "\n"))
+
+    def test_save_and_load(self):
+        file = self.path("kept")
+        whole, _ = self.chat(["ab", "cd"])
+        self.chat(["ab", "/save " + file])
+        self.assertEqual(self.left(), ["kept", "kept.json", "t"])
+        rest, remarks = self.chat(["/load " + file, "cd", "/stats"])
+        self.assertTrue(whole.endswith(rest) and rest)
+        self.assertIn("2 messages", remarks)
+        self.assertRegex(remarks, r", [1-9]\d* reused")
+        self.assertIn("no-such", self.chat(["/load " + self.path("no-such")])[1])
+
+    def test_a_full_context_is_told_and_the_oldest_turns_go(self):
+        answers, remarks = self.chat(["ab" * 8, "cd" * 8, "ef" * 8], "-c", "64", "-n", "16")
+        self.assertIn("the context holds 64: the oldest turns are dropped", remarks)
+        self.assertGreaterEqual(len(answers.splitlines()), 3)
+        _, remarks = self.chat(["abcdefgh" * 32], "-c", "64")
+        self.assertIn("the last turn alone has", remarks)
 
 
 class Bench(Program):
