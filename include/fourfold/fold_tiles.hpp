@@ -15,11 +15,13 @@
 #include <fourfold/math.hpp>
 #include <fourfold/monoid.hpp>
 #include <fourfold/walk.hpp>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace fourfold::detail {
 
-inline constexpr int kBlock = 1024, kQueries = 8, kJobsInFlight = 64;
+inline constexpr int kBlock = 1024, kQueries = 8, kBlocksInFlight = 256;
 
 // Row states for a monoid that keeps none: one state per column, each fed by `combine`.
 template <class M>
@@ -62,9 +64,9 @@ template <class F, class Q, class K, class V, class O>
 class TileAttend {
   using Monoid = decltype(F::monoid);
   using T = real_of<Monoid>;
-  using Rows = decltype(by_rows(std::declval<Monoid>()));
-  using Row = typename Rows::Row;
-  using Column = typename Rows::Column;
+  using ByRows = decltype(by_rows(std::declval<Monoid>()));
+  using Row = typename ByRows::Row;
+  using Column = typename ByRows::Column;
 
  public:
   TileAttend(const F& fold, const Heads<Q>& q, const Heads<K>& k, const Heads<V>& v, const Heads<O>& out, LseRows lse)
@@ -89,11 +91,12 @@ class TileAttend {
           jobs_.push_back({{first, end}, keys, keys.size() - sequences.queries[s + 1], head, blocks_});
           blocks_ += std::max(1, (keys.size() + kBlock - 1) / kBlock);
         }
-        if (static_cast<int>(jobs_.size()) >= kJobsInFlight) flush(pool);
+        if (blocks_ >= kBlocksInFlight) flush(pool);  // bounds the memory for partial states
       }
     }
     flush(pool);
-    pool(out_.tokens(), [this](int token) { fold_epilogue(token); });
+    if constexpr (!std::is_same_v<decltype(F::epilogue), Plain>)
+      pool(out_.tokens(), [this](int token) { apply(fold_.epilogue, out_.matrix.row(token), token); });
   }
 
  private:
@@ -192,10 +195,8 @@ class TileAttend {
     }
   }
 
-  void fold_epilogue(int token) { apply(fold_.epilogue, out_.matrix.row(token), token); }
-
   const F& fold_;
-  Rows rows_;
+  ByRows rows_;
   Heads<Q> q_;
   Heads<K> k_;
   Heads<V> v_;

@@ -25,6 +25,7 @@ struct OnlineSoftmax {
     return {sinks};
   }
   constexpr State identity() const { return {-kInfinity<T>, 0, 0}; }
+  // A score and its value; or the lse and the output of a part that was folded elsewhere.
   constexpr State lift(T score, T value) const { return score == -kInfinity<T> ? identity() : State{score, 1, value}; }
   constexpr State combine(State a, State b) const {
     const T m = larger(a.m, b.m), keep = rescale(a.m, m), add = rescale(b.m, m);

@@ -216,6 +216,37 @@ TEST(OnlineSoftmaxLaw, EmptyStatesJoinWithoutNaN) {
   EXPECT_EQ(monoid.finish(monoid.lift(-kInfinity<float>, 5.f)), 0.f) << "weight e^-inf is no weight";
 }
 
+// Fault A3: parts folded elsewhere come back as (lse, output), empty ones among them, in any number and order.
+TEST(OnlineSoftmaxLaw, FinishedPartsJoinInAnyOrder) {
+  const OnlineSoftmax<double> monoid;
+  Random random(6);
+  for (int chunks : {0, 1, 5}) {
+    auto whole = monoid.identity();
+    std::vector<OnlineSoftmax<double>::State> parts{monoid.lift(-kInfinity<double>, 0.0)};
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      auto part = monoid.identity();
+      for (int i = 0; i < 3 * chunk; ++i) {  // the first is empty
+        const auto one = monoid.lift(double(random.normal(9)), double(random.normal()));
+        part = monoid.combine(part, one);
+        whole = monoid.combine(whole, one);
+      }
+      parts.push_back(monoid.lift(monoid.lse(part), monoid.finish(part)));
+    }
+    for (int round = 0; round < 20; ++round) {
+      random.shuffle(parts);
+      auto joined = monoid.identity();
+      for (const auto& part : parts) joined = monoid.combine(joined, part);
+      if (chunks < 2) {
+        EXPECT_EQ(monoid.lse(joined), -kInfinity<double>);
+        EXPECT_EQ(monoid.finish(joined), 0.0);
+      } else {
+        EXPECT_NEAR(monoid.lse(joined), monoid.lse(whole), 1e-14 * 40);
+        EXPECT_NEAR(monoid.finish(joined), monoid.finish(whole), 1e-14);
+      }
+    }
+  }
+}
+
 TEST(SelectionLaw, TiesGoToTheLowerIndexAndNaNComesLast) {
   const float nan = kNaN<float>, inf = kInfinity<float>;
   const std::vector<float> x{nan, 2, -inf, 5, 5, nan, 2};
