@@ -9,11 +9,14 @@
 
 namespace fourfold::cli {
 
-Limits measured_limits(const Everywhere& everywhere, bool f32) {
+Limits measured_limits(const Everywhere& everywhere, bool f32, std::span<const std::byte> weights) {
+  constexpr std::size_t kSomeSize = std::size_t{16} << 20;
   ProbeOptions options;
   options.threads = everywhere.threads;
   options.isa = simd::kernels().name;
-  const Ceilings c = must(cached_or_probe(options));
+  if (weights.size() >= kSomeSize) options.data = weights;
+  Ceilings c = must(cached_or_probe(options));
+  if (!options.data.empty()) c.read_bytes_per_s = must(ReadCeiling::create(options))->sample();
   return {c.read_bytes_per_s,
           c.int8_ops,
           c.bf16_ops,

@@ -4,6 +4,7 @@
 #include <fourfold/program.hpp>
 #include <fourfold/session.hpp>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "shared.hpp"
@@ -18,8 +19,9 @@ struct Limits {
   std::string source;  // "probed: ..." or "given"
 };
 
-// From the cache of measured ceilings, or measured now (about 0.1 s).
-Limits measured_limits(const Everywhere& everywhere, bool f32);
+// From the cache of measured ceilings, or measured now (about 0.1 s). Given weights of some size, reading is measured
+// now and on them: what memory gives changes by the second, and a buffer would cost more memory than many a model.
+Limits measured_limits(const Everywhere& everywhere, bool f32, std::span<const std::byte> weights = {});
 
 // The rate of a step's arithmetic: that of the activations its weights are multiplied with.
 double ops_per_s(const Program& program, const Step& step, const Limits& limits);

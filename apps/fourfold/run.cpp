@@ -31,7 +31,7 @@ struct Run {
 
  private:
   std::vector<int> prompt(const Model& model, std::string& text);
-  int finish(const Generation& generation, const Session& session, Timings& timings, const std::string& text) const;
+  int finish(const Generation& generation, Session& session, Timings& timings, const std::string& text) const;
 };
 
 // The prompt's ids; its text where there is one.
@@ -100,8 +100,7 @@ int Run::run() {
   return finish(generation, session, timings, answer);
 }
 
-int Run::finish(const Generation& generation, const Session& session, Timings& timings,
-                const std::string& answer) const {
+int Run::finish(const Generation& generation, Session& session, Timings& timings, const std::string& answer) const {
   timings.prefill_tokens = std::min(timings.prefill_tokens, session.position());  // fewer if it was interrupted
   timings.decode_tokens = session.position() - timings.prefill_tokens;
   compare_with_limits(timings, session, everywhere, computing.f32);

@@ -3,16 +3,17 @@
 #include <nlohmann/json.hpp>
 
 #include "figures.hpp"
+#include "program/executor.hpp"
 
 namespace fourfold::cli {
 
-void compare_with_limits(Timings& t, const Session& session, const Everywhere& everywhere, bool f32) {
+void compare_with_limits(Timings& t, Session& session, const Everywhere& everywhere, bool f32) {
   if (t.decode_tokens == 0) return;
   const Program& program = session.model().program();
   for (int i = 0; i < t.decode_tokens; ++i)
     t.bytes_per_token += cost(program, 1, session.position() - i, session.cache(), 1).bytes() / t.decode_tokens;
   if (everywhere.executor != "team") return;
-  const Limits limits = measured_limits(everywhere, f32);
+  const Limits limits = measured_limits(everywhere, f32, session.executor_for_check().weights());
   t.read_bytes_per_s = limits.bytes_per_s;
   t.memory_binds = floor_of(program, {1, session.position(), session.cache(), 1}, limits).memory_binds();
 }

@@ -34,7 +34,7 @@ struct Timings {
 };
 
 // Fills in bytes and ceiling for decoding up to `position`.
-void compare_with_limits(Timings& timings, const Session& session, const Everywhere& everywhere, bool f32);
+void compare_with_limits(Timings& timings, Session& session, const Everywhere& everywhere, bool f32);
 
 std::string closing_line(const Timings& timings, const std::string& why_ended);
 nlohmann::ordered_json to_json(const Timings& timings);

@@ -52,11 +52,12 @@ ours=build/release/bin/fourfold
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 
-# measure NAME ROUND ARGUMENTS...: one repetition of one test by both programs, one after the other.
+# measure NAME ROUND ARGUMENTS...: one repetition of one test by both programs, one after the other. The peer's flash
+# attention is on: it is the faster of its two on these models.
 measure() {
   local name=$1 round=$2
   shift 2
-  "$peer" "$@" -t "$threads" -r 1 -o json > "$results/$name.peer.$round.json" 2> /dev/null
+  "$peer" "$@" -fa 1 -t "$threads" -r 1 -o json > "$results/$name.peer.$round.json" 2> /dev/null
   "$ours" bench "$@" -t "$threads" -r 1 -o json > "$results/$name.ours.$round.json"
 }
 

@@ -14,6 +14,8 @@
 namespace fourfold {
 namespace {
 
+constexpr std::size_t kBufferBytes = std::size_t{128} << 20;
+
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -24,11 +26,12 @@ double median_of(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Seconds from the moment all workers are there until all have run f(worker).
-template <class F>
-double timed(Pool& pool, F&& f) {
+// Seconds from the moment all workers have prepared until all have run f(worker).
+template <class Prepare, class F>
+double timed(Pool& pool, Prepare&& prepare, F&& f) {
   double seconds = 0;
   (void)pool.run([&](Worker& w) {
+    prepare(w);
     w.barrier();
     const auto start = Clock::now();
     f(w);
@@ -36,6 +39,12 @@ double timed(Pool& pool, F&& f) {
     if (w.index == 0) seconds = seconds_since(start);
   });
   return seconds;
+}
+
+template <class F>
+double timed(Pool& pool, F&& f) {
+  return timed(
+      pool, [](Worker&) {}, std::forward<F>(f));
 }
 
 // Operations per second of one loop on all threads of the pool: the median of `rounds` of about `seconds` each.
@@ -115,8 +124,7 @@ struct Memory {
   std::vector<std::pair<std::span<const std::byte>, std::string>> parts;
 };
 
-result<Memory> find_memory(Pool& pool, const Topology& machine, const ProbeOptions& options) {
-  constexpr std::size_t kLeast = std::size_t{256} << 20, kMost = std::size_t{1} << 30;
+result<Memory> find_memory(Pool& pool, const ProbeOptions& options) {
   Memory memory;
   if (!options.data.empty()) {
     memory.parts.emplace_back(options.data, "the caller's bytes");
@@ -124,7 +132,7 @@ result<Memory> find_memory(Pool& pool, const Topology& machine, const ProbeOptio
   }
   for (const bool huge : {true, false}) {
     if (options.quick && !huge) break;
-    auto buffer = PageBuffer::create(std::clamp(8 * machine.l3, kLeast, kMost), huge);
+    auto buffer = PageBuffer::create(kBufferBytes, huge);
     if (!buffer.ok()) return buffer.error();
     touch(pool, buffer->bytes());
     memory.parts.emplace_back(buffer->bytes(), huge ? "huge pages" : "4 KiB pages");
@@ -137,7 +145,7 @@ void measure_memory(Pool& pool, const simd::ProbeKernels& kernels, const Topolog
                     bool quick, Ceilings& c) {
   ReadProbe reads(pool, kernels);
   for (const auto& [data, label] : memory.parts) reads.add(data, label);
-  reads.choose(quick ? 3 : 9, quick);
+  reads.choose(quick ? 5 : 15, quick);
   c.read_bytes_per_s = reads.median();
   c.read_spread = reads.spread();
   c.read_pattern = reads.pattern();
@@ -239,6 +247,7 @@ double ReadProbe::median_1(int rounds) {
   for (int round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < arms_.size(); ++i) {
       const std::size_t bytes = arms_[i].data.size() / simd::kWalkGrain * simd::kWalkGrain;
+      kernels_->flush(arms_[i].data.data(), bytes);
       const auto start = Clock::now();
       arms_[i].walk->read(arms_[i].data.data(), bytes);
       rates[i].push_back(static_cast<double>(bytes) / seconds_since(start));
@@ -262,7 +271,7 @@ result<Ceilings> probe(const ProbeOptions& options) {
   c.isa = (*level)->name;
   c.threads = (*pool)->threads();
   {
-    const auto memory = find_memory(**pool, machine, options);
+    const auto memory = find_memory(**pool, options);
     if (!memory.ok()) return memory.error();
     measure_memory(**pool, **level, machine, memory.value(), options.quick, c);
   }
@@ -273,12 +282,11 @@ result<Ceilings> probe(const ProbeOptions& options) {
 result<std::unique_ptr<ReadCeiling>> ReadCeiling::create(const ProbeOptions& options) {
   const auto level = probe_level(options.isa);
   if (!level.ok()) return level.error();
-  const Topology machine = read_topology();
-  auto pool = Pool::create(options.threads == 0 ? default_threads(machine) : options.threads);
+  auto pool = Pool::create(options.threads == 0 ? default_threads() : options.threads);
   if (!pool.ok()) return pool.error();
   ProbeOptions quick = options;
   quick.quick = true;
-  auto memory = find_memory(**pool, machine, quick);
+  auto memory = find_memory(**pool, quick);
   if (!memory.ok()) return memory.error();
   std::unique_ptr<ReadCeiling> ceiling(new ReadCeiling(std::move(pool).value(), **level));
   for (const auto& [data, label] : memory->parts) ceiling->reads_.add(data, label);
@@ -287,7 +295,7 @@ result<std::unique_ptr<ReadCeiling>> ReadCeiling::create(const ProbeOptions& opt
 }
 
 double ReadCeiling::sample() {
-  reads_.choose(2, true);
+  reads_.choose(5, true);
   return reads_.median();
 }
 

@@ -25,7 +25,7 @@ struct Ceilings {
   std::string isa;  // level of the loops: scalar, avx2, avx512
   int threads = 0;
 
-  double read_bytes_per_s = 0, read_bytes_per_s_1 = 0;  // from memory, well beyond the caches
+  double read_bytes_per_s = 0, read_bytes_per_s_1 = 0;  // from memory, nothing in the caches
   double read_spread = 0;                               // (highest - lowest round) / median
   double read_buffer_bytes = 0;
   std::string read_pattern;                       // the walk and the pages that gave the best median
@@ -43,17 +43,18 @@ struct ProbeOptions {
   int threads = 0;     // 0: default_threads()
   std::string isa;     // level; empty: the one the kernels use
   bool quick = false;  // the likely walks only, no figures of one thread or of caches
-  // Memory to read instead of an own buffer (of 8 times the L3 cache, at least 256 MiB): weights that are resident
-  // anyway. At least 1 MiB a thread, 64-byte aligned; as small as a few caches, part of it is read from these.
+  // Memory to read instead of an own buffer (of 128 MiB): weights that are resident anyway. At least 1 MiB a thread,
+  // 64-byte aligned. How much of it the caches could hold does not matter: it is flushed before every pass.
   std::span<const std::byte> data = {};
 };
 
-// Takes about 1.5 s; when quick, 0.1 s, and up to 0.3 s more where a hypervisor has to find the buffer first. Errors: a
+// Takes about 0.7 s; when quick, 0.1 s, and up to 0.2 s more where a hypervisor has to find the buffer first. Errors: a
 // thread count or level that cannot be had, no memory for the buffer.
 result<Ceilings> probe(const ProbeOptions& options);
 
 // The last measurement of this processor, level and thread count, at most a week old, from the file `ceilings.json` in
-// `folder`; if there is none, measures quickly and keeps that. A file that cannot be read or written is no error.
+// `folder`; if there is none, measures quickly and keeps that (unless on the caller's data). A file that cannot be read
+// or written is no error.
 result<Ceilings> cached_or_probe(const ProbeOptions& options, const std::filesystem::path& folder);
 result<Ceilings> cached_or_probe(const ProbeOptions& options);  // folder: $XDG_CACHE_HOME/fourfold or ~/.cache/fourfold
 
@@ -78,8 +79,8 @@ class PageBuffer {
   std::unique_ptr<std::byte, Unmap> data_;
 };
 
-// Reads memory as fast as the team can, one pass at a time: the denominator of "% of ceiling", to be sampled in turns
-// with what it is compared with. Works on the caller's bytes (weights that are resident anyway) or on a buffer.
+// Reads memory as fast as the team can, one pass at a time, each after the bytes were flushed from all caches: the
+// denominator of "% of ceiling". Works on the caller's bytes (weights that are resident anyway) or on a buffer.
 class ReadProbe {
  public:
   ReadProbe(Pool& pool, const simd::ProbeKernels& kernels) : pool_(&pool), kernels_(&kernels) {}
@@ -118,7 +119,7 @@ class ReadCeiling {
  public:
   // With `data` (see ProbeOptions) nothing is allocated. Errors as those of probe().
   static result<std::unique_ptr<ReadCeiling>> create(const ProbeOptions& options);
-  double sample();  // bytes per second: the best median of two rounds of the likely walks
+  double sample();  // bytes per second: the best median of five rounds of the likely walks
 
  private:
   ReadCeiling(std::unique_ptr<Pool> pool, const simd::ProbeKernels& kernels)

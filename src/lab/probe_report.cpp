@@ -168,7 +168,7 @@ result<Ceilings> cached_or_probe(const ProbeOptions& options, const fs::path& fo
     if (auto known = from_json(*it); known && fresh) return *std::move(known);
   }
   auto found = probe(exact);
-  if (!found.ok() || folder.empty()) return found;
+  if (!found.ok() || folder.empty() || !options.data.empty()) return found;
   json entry = to_json(*found);
   entry["measured"] = now_seconds();
   cache[key] = std::move(entry);

@@ -41,6 +41,8 @@ class Executor {
   virtual void save_cache(std::ostream& out, int positions) const = 0;
   virtual status load_cache(std::istream& in, int positions) = 0;
   virtual std::size_t cache_bytes() const = 0;
+  // The resident weights where they lie in one stretch; else nothing.
+  virtual std::span<const std::byte> weights() const { return {}; }
 
   // Fills the caches up to `positions` with random values of unit scale (bench at depth).
   virtual void randomize_cache(int positions, std::uint64_t seed) = 0;

@@ -154,6 +154,19 @@ TEST_F(Cache, KeepsAndReturnsTheSameFigures) {
   EXPECT_EQ(file().size(), 2u);
 }
 
+TEST_F(Cache, FiguresOfTheCallersBytesAreNotKept) {
+  auto buffer = std::move(PageBuffer::create(4 << 20, false)).value();
+  std::memset(buffer.bytes().data(), 7, buffer.bytes().size());
+  ProbeOptions options = quick(1, "scalar");
+  options.data = buffer.bytes();
+  ASSERT_TRUE(cached_or_probe(options, folder_).ok());
+  EXPECT_FALSE(fs::exists(folder_ / "ceilings.json"));
+  options.data = {};
+  const auto kept = cached_or_probe(options, folder_);
+  options.data = buffer.bytes();
+  EXPECT_EQ(to_json(*cached_or_probe(options, folder_)), to_json(*kept));
+}
+
 TEST_F(Cache, OldOrBrokenEntriesAreMeasuredAgain) {
   const ProbeOptions options = quick(1, "scalar");
   ASSERT_TRUE(cached_or_probe(options, folder_).ok());

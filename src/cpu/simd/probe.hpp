@@ -24,7 +24,8 @@ struct OpLoop {
 };
 
 struct ProbeKernels {
-  const char* name;  // scalar, avx2, avx512
+  const char* name;                                    // scalar, avx2, avx512
+  void (*flush)(const void* data, std::size_t bytes);  // out of all caches
   const ReadWalk* walks;
   int walk_count;
   int quick_walks;  // the first ones are the usual winners

@@ -20,6 +20,11 @@ void f32_fma(std::int64_t n) {
          [](__m256 c, __m256 a, __m256 b) { return _mm256_fmadd_ps(c, a, b); });
 }
 
+void flush(const void* data, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += 64) _mm_clflush(static_cast<const char*>(data) + at);
+  _mm_mfence();
+}
+
 constexpr ReadWalk kWalks[] = {
     {"4 streams", walk<Bytes, 4, Hint::none, 0>},
     {"2 streams, prefetch once 2 KiB ahead", walk<Bytes, 2, Hint::once, 2048>},
@@ -39,6 +44,7 @@ constexpr ReadWalk kWalks[] = {
 
 extern const ProbeKernels kProbeAvx2;
 const ProbeKernels kProbeAvx2 = {"avx2",
+                                 flush,
                                  kWalks,
                                  static_cast<int>(sizeof kWalks / sizeof *kWalks),
                                  4,

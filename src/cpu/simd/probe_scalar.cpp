@@ -1,4 +1,6 @@
 // Probe loops of the level that runs everywhere: 16-byte vectors of the baseline instruction set.
+#include <emmintrin.h>
+
 #include "cpu/simd/probe_loops.hpp"
 
 namespace fourfold::simd {
@@ -19,6 +21,11 @@ void f32_fma(std::int64_t n) {
   chains(half, half, n, [](Floats c, Floats a, Floats b) { return c * a + b; });
 }
 
+void flush(const void* data, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += 64) _mm_clflush(static_cast<const char*>(data) + at);
+  _mm_mfence();
+}
+
 constexpr ReadWalk kWalks[] = {
     {"2 streams", walk<Bytes, 2, Hint::none, 0>},
     {"2 streams, prefetch 2 KiB ahead", walk<Bytes, 2, Hint::near, 2048>},
@@ -32,6 +39,7 @@ constexpr ReadWalk kWalks[] = {
 
 extern const ProbeKernels kProbeScalar;
 const ProbeKernels kProbeScalar = {"scalar",
+                                   flush,
                                    kWalks,
                                    static_cast<int>(sizeof kWalks / sizeof *kWalks),
                                    2,

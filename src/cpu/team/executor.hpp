@@ -36,6 +36,7 @@ class TeamExecutor : public Executor {
   void save_cache(std::ostream& out, int positions) const override { cache_.save(out, positions); }
   status load_cache(std::istream& in, int positions) override;
   std::size_t cache_bytes() const override { return cache_.bytes(); }
+  std::span<const std::byte> weights() const override { return model_->weights.tiles(); }
   void randomize_cache(int positions, std::uint64_t seed) override;
   const float* value(Value v) const override;
   void cached(int cache, int position, int head, float* key, float* value) const override {

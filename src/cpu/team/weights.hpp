@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cpu/pool.hpp"
@@ -48,6 +49,7 @@ class TeamWeights {
 
   const Matrix& matrix(Weight w) const { return matrices_[static_cast<std::size_t>(w.id)]; }
   const float* vector(Weight w) const;  // null when absent
+  std::span<const std::byte> tiles() const { return std::as_bytes(std::span(tiles_.data(), tiles_.size())); }
   std::size_t bytes() const { return tiles_.size() + floats_.size() * sizeof(float); }
 
  private:
