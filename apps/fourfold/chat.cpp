@@ -80,7 +80,8 @@ class Chat {
   Then say(const std::string& text);
   Then answer();
   std::vector<int> ids_of(const std::string& text) const;
-  bool fit(const std::string& begun, std::vector<int>& ids);
+  enum class Room { enough, none, leave };
+  Room fit(const std::string& begun, std::vector<int>& ids);
   bool make_room(std::size_t tokens);
   Finish generate(const std::vector<int>& ids, std::string& text);
 
@@ -89,6 +90,7 @@ class Chat {
   Session session_;
   Conversation conversation_;
   Reader reader_;
+  bool unanswered_ = false;  // some turn did not fit the context
   std::string stats_ = "nothing was answered yet";
 };
 
@@ -116,18 +118,23 @@ bool Chat::make_room(std::size_t tokens) {
   return true;
 }
 
-// Ids of the conversation and of an answer begun, with room for more; drops what has to go. False: it stops here.
-bool Chat::fit(const std::string& begun, std::vector<int>& ids) {
+// Ids of the conversation and of an answer begun, with room for more; drops what has to go.
+Chat::Room Chat::fit(const std::string& begun, std::vector<int>& ids) {
   const auto context = static_cast<std::size_t>(session_.context());
   ids = ids_of(conversation_.rendered() + begun);
-  if (ids.size() < context) return true;
-  if (!make_room(ids.size())) return false;
+  if (ids.size() < context) return Room::enough;
+  if (!begun.empty() && reader_.prompting()) out().write("\n");
+  out().flush();
+  if (!make_room(ids.size())) return Room::leave;
   ids = ids_of(conversation_.rendered() + begun);
   while (ids.size() > context * 3 / 4 && conversation_.drop_oldest()) ids = ids_of(conversation_.rendered() + begun);
-  if (ids.size() < context) return true;
-  report_error("the last turn alone has " + std::to_string(ids.size()) + " tokens, the context holds " +
-               std::to_string(context) + " (-c sets it)");
-  return false;
+  if (ids.size() < context) return Room::enough;
+  report_error(
+      "this turn alone has " + grouped_by_three(static_cast<std::int64_t>(ids.size())) + " tokens, the context holds " +
+      grouped_by_three(session_.context()) +
+      (begun.empty() ? ": it is left out (-c sets the context)" : ": the answer ends here (-c sets the context)"));
+  unanswered_ = true;
+  return Room::none;
 }
 
 Finish Chat::generate(const std::vector<int>& ids, std::string& text) {
@@ -164,20 +171,17 @@ Chat::Then Chat::answer() {
   std::string text;
   std::vector<int> ids;
   Finish finish = Finish::context;
-  while (finish == Finish::context) {
-    if (!fit(text, ids)) {
-      if (text.empty()) conversation_.take_back("user");
-      break;
-    }
-    finish = generate(ids, text);
+  Room room = Room::enough;
+  while (finish == Finish::context && (room = fit(text, ids)) == Room::enough) finish = generate(ids, text);
+  if (text.empty() && room != Room::enough) {
+    conversation_.take_back("user");
+    return room == Room::leave ? Then::stop : Then::go_on;
   }
-  if (!text.empty()) conversation_.add("assistant", text);
-  if (options_.everywhere.json)
-    out().write(dumped({{"role", "assistant"}, {"content", text}, {"finish", name(finish)}}));
-  else
-    out().write("\n");
+  conversation_.add("assistant", text);
+  out().write(options_.everywhere.json ? dumped({{"role", "assistant"}, {"content", text}, {"finish", name(finish)}})
+                                       : "\n");
   out().flush();
-  return finish == Finish::context ? Then::stop : Then::go_on;
+  return room == Room::leave ? Then::stop : Then::go_on;
 }
 
 Chat::Then Chat::say(const std::string& text) {
@@ -241,14 +245,12 @@ Chat::Then Chat::command(const std::string& line) {
 }
 
 int Chat::run() {
-  if (options_.prompt && say(*options_.prompt) == Then::stop) return kGood;
+  Then then = options_.prompt ? say(*options_.prompt) : Then::go_on;
   std::string text;
-  while (reader_.message(text)) {
-    if (text.empty()) continue;
-    if ((text.starts_with('/') ? command(text) : say(text)) == Then::stop) return kGood;
-  }
-  if (reader_.prompting()) out().write("\n");
-  return kGood;
+  while (then == Then::go_on && reader_.message(text))
+    if (!text.empty()) then = text.starts_with('/') ? command(text) : say(text);
+  if (reader_.prompting() && then == Then::go_on) out().write("\n");
+  return unanswered_ && !reader_.prompting() ? kFailed : kGood;
 }
 
 int run_chat(const ChatOptions& options) {

@@ -508,11 +508,11 @@ class Template(Program):
 class Chat(Program):
     TEMPLATE = b"{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}assistant:"
 
-    def chat(self, lines, *more):
+    def chat(self, lines, *more, code=0):
         self.put("t", self.TEMPLATE)
         done = self.call("chat", "-m", GGUF, "--template", self.path("t"), "--temp", "0", "-n", "8", *more,
                          input="\n".join(lines).encode() + b"\n")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.returncode, code, done.stderr)
         return done.stdout.decode(errors="strict"), done.stderr.decode()
 
     def test_the_cache_prefix_is_reused(self):
@@ -557,8 +557,31 @@ class Chat(Program):
         answers, remarks = self.chat(["ab" * 8, "cd" * 8, "ef" * 8], "-c", "64", "-n", "16")
         self.assertIn("the context holds 64: the oldest turns are dropped", remarks)
         self.assertGreaterEqual(len(answers.splitlines()), 3)
-        _, remarks = self.chat(["abcdefgh" * 32], "-c", "64")
-        self.assertIn("the last turn alone has", remarks)
+        answers, remarks = self.chat(["abcdefgh" * 32, "ab"], "-c", "64", code=1)
+        self.assertRegex(remarks, r"this turn alone has \d+ tokens, the context holds 64: it is left out")
+        self.assertEqual(answers, self.chat(["ab"], "-c", "64")[0])
+
+    def test_a_terminal_is_asked(self):
+        self.put("t", self.TEMPLATE)
+        ours, theirs = pty.openpty()
+        running = subprocess.Popen([PROGRAM, "chat", "-m", GGUF, "--template", self.path("t"), "-c", "64", "-n", "100",
+                                    "--temp", "0"], stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        self.addCleanup(os.close, ours)
+        self.addCleanup(running.kill)
+        shown = self.until(ours, b"> ")
+        self.assertIn(b"/help lists commands", shown)
+        os.write(ours, b"abab\n")
+        while b"[D/c/s]" not in (shown := self.until(ours, b"> ", b"[D/c/s]")):
+            os.write(ours, b"cdcdcdcd\n")
+        os.write(ours, b"s\n")
+        self.assertEqual(running.wait(timeout=60), 0)
+
+    def until(self, terminal, *ends):
+        shown = b""
+        while not any(end in shown for end in ends):
+            shown += os.read(terminal, 4096)
+        return shown
 
 
 class Bench(Program):
