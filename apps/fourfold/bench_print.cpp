@@ -58,7 +58,7 @@ Json as_json(const BenchContext& c, const Measured& m) {
 std::string markdown(const BenchContext& c, const std::vector<Measured>& tests) {
   Table table{c.price ? "lrrlrrrrrrrrlr" : "lrrlrrrrrrrrl"};
   std::vector<std::string> head = {"model",  "size",   "params",   "backend", "threads", "test", "t/s",
-                                   "p50 ms", "p99 ms", "MB/token", "ceiling", "MFU",     "binds"};
+                                   "p50 ms", "p99 ms", "MB/token", "of GB/s", "MFU",     "binds"};
   if (c.price) head.push_back("$/Mtoken");
   table.row(head);
   for (const Measured& m : tests) {
@@ -74,8 +74,8 @@ std::string markdown(const BenchContext& c, const std::vector<Measured>& tests) 
                                     significant(quantile(m.token_seconds, 0.99) * 1e3, 3)};
     if (m.has_limits)
       row.insert(row.end(), {significant(m.bytes_per_token() / 1e6, 3),
-                             percent(m.share()) + " of " + fixed(quantile(m.ceilings, 0.5) / 1e9, 1) + " GB/s",
-                             percent(m.mfu()), m.floor.binds()});
+                             percent(m.share()) + " of " + fixed(quantile(m.ceilings, 0.5) / 1e9, 1), percent(m.mfu()),
+                             m.floor.binds()});
     else
       row.insert(row.end(), {"-", "-", "-", "-"});
     if (c.price) row.push_back(fixed(dollars_per_million(c, m), 2));

@@ -46,6 +46,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  occupy_standard_streams();
   install_signals();
   return run(argc, argv);
 }

@@ -1,5 +1,6 @@
 #include "signals.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -30,6 +31,11 @@ void install_signals() {
   stop.sa_handler = on_signal;
   sigaction(SIGINT, &stop, nullptr);
   sigaction(SIGTERM, &stop, nullptr);
+}
+
+void occupy_standard_streams() {
+  for (int stream = 0; stream <= 2; ++stream)
+    if (fcntl(stream, F_GETFD) == -1 && open("/dev/null", O_RDWR) != stream) _exit(kFailed);
 }
 
 Interruptible::Interruptible() {

@@ -8,6 +8,9 @@ namespace fourfold::cli {
 
 void install_signals();
 
+// Opens /dev/null where stdin, stdout or stderr was closed, so that no other file takes its place.
+void occupy_standard_streams();
+
 // While one of these lives, the first Ctrl-C only sets interrupted().
 class Interruptible {
  public:

@@ -326,6 +326,13 @@ class Run(Program):
         self.assertNotEqual(ids("-s", "7", "--temp", "5"), ids("-s", "8", "--temp", "5"))
         self.assertEqual(ids("--temp", "0", "-s", "1"), ids("--temp", "0", "-s", "2"))
 
+    def test_stop_text(self):
+        arguments = ["run", "-m", GGUF, "--ids", "5,6", "-n", "40", "--ignore-eos", "--json", "-s", "3"]
+        whole = json.loads(self.good(*arguments))["text"]
+        stop = whole[10:12]
+        done = json.loads(self.good(*arguments, "--stop", "never in the text", "--stop", stop))
+        self.assertEqual((done["text"], done["finish"]), (whole[:whole.index(stop)], "stop"))
+
     def test_nothing_is_cut_silently(self):
         self.bad(1, ["300", "256"], "run", "-m", GGUF, "--ids", joined([5] * 300))
         self.bad(1, ["20", "16"], "run", "-m", GGUF, "--ids", joined([5] * 20), "-c", "16")
@@ -424,6 +431,11 @@ class Faults(Program):
         self.assertEqual(done.returncode, 1)
         self.assertIn(word, done.stderr.decode())
         self.assertEqual(done.stderr.count(b"\n"), 1, done.stderr)
+
+    def test_closed_streams_touch_no_other_file(self):
+        subprocess.run(["bash", "-c", f"{PROGRAM} logits -m {LLAMA} --ids 5 --json -o {self.path('o.npy')} <&- >&- 2>&-"],
+                       check=True, timeout=60)
+        self.assertEqual(arrays.read_npy(self.path("o.npy"))[0], (1, 331))
 
     def test_outputs_that_cannot_be_made(self):
         self.bad(1, "no-such-folder", "logits", "-m", LLAMA, "--ids", "5", "-o", self.path("no-such-folder/o.npy"))
