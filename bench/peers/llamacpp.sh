@@ -52,13 +52,16 @@ ours=build/release/bin/fourfold
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 
-# measure NAME ROUND ARGUMENTS...: one repetition of one test by both programs, one after the other. The peer's flash
-# attention is on: it is the faster of its two on these models.
+# measure NAME ROUND ARGUMENTS...: one repetition of one test by both programs, one right after the other. The peer's
+# flash attention is on: it is the faster of its two on these models. RUN_UNDER may name a command to run both under.
 measure() {
   local name=$1 round=$2
   shift 2
-  "$peer" "$@" -fa 1 -t "$threads" -r 1 -o json > "$results/$name.peer.$round.json" 2> /dev/null
-  "$ours" bench "$@" -t "$threads" -r 1 -o json > "$results/$name.ours.$round.json"
+  # shellcheck disable=SC2016,SC2086
+  ${RUN_UNDER:-} bash -c 'peer=$1 ours=$2 out=$3 round=$4; shift 4
+    "$peer" "$@" -fa 1 -r 1 -o json > "$out.peer.$round.json" 2> /dev/null
+    "$ours" bench "$@" -r 1 -o json > "$out.ours.$round.json"' \
+    measure "$peer" "$ours" "$results/$name" "$round" "$@" -t "$threads"
 }
 
 for model in "${models[@]}"; do
