@@ -200,8 +200,9 @@ void ReadProbe::add(std::span<const std::byte> data, std::string label) {
 double ReadProbe::pass(const Arm& arm) {
   const std::size_t threads = static_cast<std::size_t>(pool_->threads());
   const std::size_t part = arm.data.size() / threads / simd::kWalkGrain * simd::kWalkGrain;
+  const auto mine = [&](const Worker& w) { return arm.data.data() + static_cast<std::size_t>(w.index) * part; };
   const double seconds = timed(
-      *pool_, [&](Worker& w) { arm.walk->read(arm.data.data() + static_cast<std::size_t>(w.index) * part, part); });
+      *pool_, [&](Worker& w) { kernels_->flush(mine(w), part); }, [&](Worker& w) { arm.walk->read(mine(w), part); });
   return static_cast<double>(part * threads) / seconds;
 }
 
