@@ -86,7 +86,10 @@ void TeamExecutor::prefetch_after(std::size_t i, const Worker& worker) const {
     if (!project) continue;
     for (const Stretch& stretch : project->decode[static_cast<std::size_t>(worker.index)].weights) {
       const std::size_t bytes = std::min(budget, stretch.bytes);
-      for (std::size_t line = 0; line < bytes; line += 64) __builtin_prefetch(stretch.data + line, 0, 2);
+      for (std::size_t line = 0; line < bytes; line += 64) {
+        __builtin_prefetch(stretch.data + line, 0, 2);
+        asm volatile("");  // without an effect that g++ sees, it would drop the call
+      }
       if ((budget -= bytes) == 0) return;
     }
     return;
