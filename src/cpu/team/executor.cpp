@@ -70,30 +70,29 @@ void TeamExecutor::forward(std::span<const int> ids, int position, int wanted, f
     const bool decode = ids_.size() == 1;
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       std::visit([&](const auto& s) { run_step(worker, s); }, plan_.steps[i]);
-      if (decode) prefetch_after(i, worker);
-      worker.barrier();
+      if (!decode) {
+        worker.barrier();
+        continue;
+      }
+      WarmUp next = warm_up_after(i, worker);
+      worker.barrier([&next]() noexcept { return next.touch(); });
     }
   });
   (void)ran;  // refused only while another run is under way, and a Session has one caller
 }
 
-// Asks for what the next steps read first, which no result of this one can change: the memory stays busy while the
-// workers meet at the barrier and prepare their inputs.
-void TeamExecutor::prefetch_after(std::size_t i, const Worker& worker) const {
-  std::size_t budget = kPrefetchBytes;
-  for (; i + 1 < plan_.steps.size(); ++i) {
-    const auto* project = std::get_if<TeamProject>(&plan_.steps[i + 1]);
+// What this worker's next Project reads first: no result of the steps before it can change that.
+WarmUp TeamExecutor::warm_up_after(std::size_t i, const Worker& worker) const {
+  for (++i; i < plan_.steps.size(); ++i) {
+    const auto* project = std::get_if<TeamProject>(&plan_.steps[i]);
     if (!project) continue;
-    for (const Stretch& stretch : project->decode[static_cast<std::size_t>(worker.index)].weights) {
-      const std::size_t bytes = std::min(budget, stretch.bytes);
-      for (std::size_t line = 0; line < bytes; line += 64) {
-        __builtin_prefetch(stretch.data + line, 0, 2);
-        asm volatile("");  // without an effect that g++ sees, it would drop the call
-      }
-      if ((budget -= bytes) == 0) return;
-    }
-    return;
+    const auto own =
+        project->stretches.size() * static_cast<std::size_t>(worker.index) / static_cast<std::size_t>(worker.count);
+    const Unit& unit = project->stretches[own];
+    const std::uint8_t* weights = project->folds[static_cast<std::size_t>(unit.fold)].row(unit.row);
+    return {weights, weights + kWarmUpBytes};
   }
+  return {};
 }
 
 void TeamExecutor::make_rope_tables(Worker& worker) {

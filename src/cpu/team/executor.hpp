@@ -28,6 +28,20 @@ struct TeamModel {
   bool f32 = false;
 };
 
+// Brings bytes to the caches a few lines at a time, while their reader waits at a barrier. Loads, not prefetches:
+// those are dropped when the processor's miss buffers are full.
+struct WarmUp {
+  const std::uint8_t* next = nullptr;
+  const std::uint8_t* end = nullptr;
+
+  // False when all is done.
+  bool touch() noexcept {
+    constexpr int kLines = 8;
+    for (int line = 0; line < kLines && next < end; ++line, next += 64) asm volatile("" : : "r"(*next));
+    return next < end;
+  }
+};
+
 class TeamExecutor : public Executor {
  public:
   TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& options, TeamCache cache);
@@ -45,7 +59,7 @@ class TeamExecutor : public Executor {
 
  private:
   static constexpr int kRedundantTokens = 1;  // up to here every worker prepares the input for itself
-  static constexpr std::size_t kPrefetchBytes = 48 << 10;
+  static constexpr std::size_t kWarmUpBytes = 96 << 10;
   static constexpr int kQueryTile = 16;  // prompt positions that share a walk over the keys
 
   // Scratch of one worker.
@@ -67,7 +81,7 @@ class TeamExecutor : public Executor {
   float* at(Value v, int tokens, int token = 0) const;
   int width(Value v) const { return model_->program.width(v); }
   void make_rope_tables(Worker& worker);
-  void prefetch_after(std::size_t step, const Worker& worker) const;
+  WarmUp warm_up_after(std::size_t step, const Worker& worker) const;
   int first_visible(const TeamAttend& step, int position) const {
     return step.window > 0 ? std::max(0, position - step.window + 1) : 0;
   }
@@ -79,8 +93,9 @@ class TeamExecutor : public Executor {
   Prepared prepare(Worker& worker, const TeamProject& step, int first, int tokens);
   float prepare_row(const TeamProject& step, int token, Local& local, bool keep_sum, std::uint8_t* const rows[3]);
   void run_unit(const TeamProject& step, const Unit& unit, const Prepared& in, int tokens, Local& local);
-  void dot(const TeamFold& fold, const Unit& unit, const Prepared& in, int tokens, float* out,
-           std::size_t stride) const;
+  // `next`: the weights this worker reads afterwards.
+  void dot(const TeamFold& fold, const Unit& unit, const Prepared& in, int tokens, float* out, std::size_t stride,
+           const std::uint8_t* next) const;
   void append_heads(const TeamProject& step, const Append& append, const Unit& unit, const Prepared& in, int tokens,
                     Local& local);
   void turn_head(float* head, const std::optional<TeamNorm>& norm, int rope, int token, int head_dim) const;
