@@ -86,11 +86,9 @@ WarmUp TeamExecutor::warm_up_after(std::size_t i, const Worker& worker) const {
   for (++i; i < plan_.steps.size(); ++i) {
     const auto* project = std::get_if<TeamProject>(&plan_.steps[i]);
     if (!project) continue;
-    const auto own =
-        project->stretches.size() * static_cast<std::size_t>(worker.index) / static_cast<std::size_t>(worker.count);
-    const Unit& unit = project->stretches[own];
-    const std::uint8_t* weights = project->folds[static_cast<std::size_t>(unit.fold)].row(unit.row);
-    return {weights, weights + kWarmUpBytes};
+    const auto& weights = project->decode[static_cast<std::size_t>(worker.index)].weights;
+    if (!weights.empty()) return {weights[0].data, weights[0].data + std::min(weights[0].bytes, kWarmUpBytes)};
+    break;
   }
   return {};
 }
