@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -109,6 +110,28 @@ TEST(ReadProbe, ReadsTheCallersBytes) {
   EXPECT_GE(reads.spread(), 0);
   EXPECT_GT(reads.median_1(3), 0);
   EXPECT_NE(reads.pattern().find(", weights"), std::string::npos);
+}
+
+// A table whose loops only count: bytes flushed and not read since, and bytes read.
+std::atomic<std::size_t> flushed, read_after_flush, read_without;
+void count_flush(const void*, std::size_t bytes) { flushed += bytes; }
+void count_read(const void*, std::size_t bytes) {
+  (flushed >= bytes ? read_after_flush : read_without) += bytes;
+  if (flushed >= bytes) flushed -= bytes;
+}
+
+TEST(ReadProbe, FlushesWhatItReads) {
+  const simd::ReadWalk walk{"count", count_read};
+  const simd::ProbeKernels kernels{"count", count_flush, &walk, 1, 1, {}, {}, {}};
+  auto pool = std::move(Pool::create(3)).value();
+  auto buffer = std::move(PageBuffer::create(3 << 20, false)).value();
+  ReadProbe reads(*pool, kernels);
+  reads.add(buffer.bytes(), "nothing");
+  reads.choose(4, false);
+  (void)reads.sample();
+  (void)reads.median_1(2);
+  EXPECT_EQ(read_after_flush, 7 * buffer.bytes().size());
+  EXPECT_EQ(read_without, 0u);
 }
 
 TEST(ReadCeiling, SamplesAgainAndAgain) {
