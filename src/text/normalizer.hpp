@@ -27,7 +27,10 @@ class Normalizer {
   };
   using Step = std::variant<Prepend, Replace, Unicode>;
 
-  void add(Step step) { steps_.push_back(std::move(step)); }
+  template <class Kind>
+  void add(Kind step) {
+    steps_.emplace_back(std::move(step));
+  }
   bool empty() const { return steps_.empty(); }
 
   // resource: a pattern reached a limit.

@@ -35,7 +35,10 @@ class PreTokenizer {
   };
   using Step = std::variant<Split, Rewrite>;
 
-  void add(Step step) { steps_.push_back(std::move(step)); }
+  template <class Kind>
+  void add(Kind step) {
+    steps_.emplace_back(std::move(step));
+  }
 
   // `at_start`: the text begins where the user's text does. resource: a pattern reached a limit.
   result<Pieces> apply(std::string text, bool at_start) const;
