@@ -1,7 +1,7 @@
-// Packing and unpacking of weight tiles: byte transposes of blocks by a table of fields. Limit: the store unit.
+// Packing and unpacking of weight tiles: byte transposes of blocks by a table of fields. Limit: the store unit (8 bytes
+// a clock).
 #include "cpu/simd/tile.hpp"
 
-#include <array>
 #include <cstring>
 #include <fourfold/blocks.hpp>
 #include <span>
@@ -14,9 +14,6 @@ struct Field {
   int offset, size, unit;
 };
 
-constexpr Field kF32[] = {{0, 4, 4}};
-constexpr Field kF16[] = {{0, 2, 2}};
-constexpr Field kBf16[] = {{0, 4, 4}};  // a pair of columns
 constexpr Field kQ4_0[] = {{0, 2, 2}, {2, 16, 4}};
 constexpr Field kQ4_1[] = {{0, 2, 2}, {2, 2, 2}, {4, 16, 4}};
 constexpr Field kQ5_0[] = {{0, 2, 2}, {2, 20, 4}};
@@ -26,22 +23,34 @@ constexpr Field kQ4_K[] = {{0, 2, 2}, {2, 2, 2}, {4, 12, 1}, {16, 128, 4}};
 constexpr Field kQ5_K[] = {{0, 2, 2}, {2, 2, 2}, {4, 12, 1}, {16, 160, 4}};
 constexpr Field kQ6_K[] = {{0, 192, 4}, {192, 16, 1}, {208, 2, 2}};
 
-// How a storage's blocks are cut; `columns` and `bytes` are one block's (bf16: a pair's).
-struct Layout {
-  std::span<const Field> fields;
-  int columns, bytes;
-};
-
-constexpr Layout layout(Storage storage) {
-  constexpr std::span<const Field> kFields[] = {kF32,  kF16,  kBf16, kQ4_0, kQ4_1, kQ5_0,
-                                                kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K};
-  if (storage == Storage::bf16) return {kBf16, 2, 4};
-  return {kFields[static_cast<std::size_t>(storage)], info(storage).block_elements, info(storage).block_bytes};
+constexpr std::span<const Field> fields(Storage storage) {
+  switch (storage) {
+    case Storage::q4_0:
+      return kQ4_0;
+    case Storage::q4_1:
+      return kQ4_1;
+    case Storage::q5_0:
+      return kQ5_0;
+    case Storage::q5_1:
+      return kQ5_1;
+    case Storage::q8_0:
+      return kQ8_0;
+    case Storage::q4_k:
+      return kQ4_K;
+    case Storage::q5_k:
+      return kQ5_K;
+    case Storage::q6_k:
+      return kQ6_K;
+    default:
+      return {};  // a float storage is one run of units
+  }
 }
 
-int blocks_of(const Layout& cut, int k) { return (k + cut.columns - 1) / cut.columns; }
+// Bytes of a float storage's unit: one column, or two of bf16.
+constexpr int unit_bytes(Storage storage) { return storage == Storage::f16 ? 2 : 4; }
+constexpr bool is_float(Storage storage) { return fields(storage).empty(); }
 
-// Copies one row's units of a field between a file block and a tile block.
+// Copies one row's units between consecutive places and the row's lane of a tile.
 template <int kUnit>
 void scatter(const std::uint8_t* row, std::uint8_t* tile, int units) {
   for (int i = 0; i < units; ++i) std::memcpy(tile + i * kUnit * kTileRows, row + i * kUnit, kUnit);
@@ -51,35 +60,67 @@ void gather(std::uint8_t* row, const std::uint8_t* tile, int units) {
   for (int i = 0; i < units; ++i) std::memcpy(row + i * kUnit, tile + i * kUnit * kTileRows, kUnit);
 }
 
-void scatter_block(const Layout& cut, const std::uint8_t* block, int r, std::uint8_t* tile) {
-  for (const Field& f : cut.fields) {
-    std::uint8_t* to = tile + f.offset * kTileRows + r * f.unit;
-    if (f.unit == 4)
-      scatter<4>(block + f.offset, to, f.size / 4);
-    else if (f.unit == 2)
-      scatter<2>(block + f.offset, to, f.size / 2);
-    else
-      scatter<1>(block + f.offset, to, f.size);
+// Everything about the fields is known at compile time, so that a block is a straight run of moves.
+template <Storage kStorage, std::size_t kField = 0>
+void scatter_block(const std::uint8_t* block, int r, std::uint8_t* tile) {
+  if constexpr (kField < fields(kStorage).size()) {
+    constexpr Field f = fields(kStorage)[kField];
+    scatter<f.unit>(block + f.offset, tile + f.offset * kTileRows + r * f.unit, f.size / f.unit);
+    scatter_block<kStorage, kField + 1>(block, r, tile);
+  }
+}
+template <Storage kStorage, std::size_t kField = 0>
+void gather_block(const std::uint8_t* tile, int r, std::uint8_t* block) {
+  if constexpr (kField < fields(kStorage).size()) {
+    constexpr Field f = fields(kStorage)[kField];
+    gather<f.unit>(block + f.offset, tile + f.offset * kTileRows + r * f.unit, f.size / f.unit);
+    gather_block<kStorage, kField + 1>(tile, r, block);
   }
 }
 
-void gather_block(const Layout& cut, const std::uint8_t* tile, int r, std::uint8_t* block) {
-  for (const Field& f : cut.fields) {
-    const std::uint8_t* from = tile + f.offset * kTileRows + r * f.unit;
-    if (f.unit == 4)
-      gather<4>(block + f.offset, from, f.size / 4);
-    else if (f.unit == 2)
-      gather<2>(block + f.offset, from, f.size / 2);
-    else
-      gather<1>(block + f.offset, from, f.size);
+template <Storage kStorage>
+void pack_blocks(int k, const std::uint8_t* rows, std::size_t stride, int count, std::uint8_t* tile) {
+  constexpr int kColumns = info(kStorage).block_elements, kBytes = info(kStorage).block_bytes;
+  for (int b = 0; b < k / kColumns; ++b, rows += kBytes, tile += kBytes * kTileRows)
+    for (int r = 0; r < count; ++r) scatter_block<kStorage>(rows + static_cast<std::size_t>(r) * stride, r, tile);
+}
+
+// Runs of 64 units, so that a row finds the cache lines that the previous row wrote.
+template <int kUnit>
+void pack_units(std::size_t bytes, const std::uint8_t* rows, std::size_t stride, int count, std::uint8_t* tile) {
+  constexpr std::size_t kRun = 64 * kUnit;
+  for (; bytes >= kUnit; rows += kRun, tile += kRun * kTileRows) {
+    const std::size_t run = bytes < kRun ? bytes / kUnit * kUnit : kRun;
+    for (int r = 0; r < count; ++r)
+      scatter<kUnit>(rows + static_cast<std::size_t>(r) * stride, tile + r * kUnit, static_cast<int>(run / kUnit));
+    bytes -= run;
   }
+}
+
+template <Storage kStorage>
+void unpack_blocks(int k, const std::uint8_t* tile, int r, float* out) {
+  constexpr int kColumns = info(kStorage).block_elements, kBytes = info(kStorage).block_bytes;
+  std::uint8_t block[kBytes];
+  for (int i = 0; i < k; i += kColumns, tile += kBytes * kTileRows) {
+    gather_block<kStorage>(tile, r, block);
+    for (int j = 0; j < kColumns; ++j) out[i + j] = decode(kStorage, block, j);
+  }
+}
+
+// Calls f with the storage as a type, for block storages.
+template <class F>
+void with_blocks(Storage storage, F f) {
+  with_storage(storage, [&](auto block) {
+    if constexpr (!is_float(decltype(block)::kStorage)) f.template operator()<decltype(block)::kStorage>();
+  });
 }
 
 }  // namespace
 
 std::size_t tile_bytes(Storage storage, int k) {
-  const Layout cut = layout(storage);
-  return static_cast<std::size_t>(blocks_of(cut, k)) * static_cast<std::size_t>(cut.bytes * kTileRows);
+  const auto row = row_bytes(storage, k);
+  const auto unit = static_cast<std::size_t>(is_float(storage) ? unit_bytes(storage) : 1);
+  return (row + unit - 1) / unit * unit * kTileRows;
 }
 
 std::size_t row_bytes(Storage storage, int k) {
@@ -88,32 +129,33 @@ std::size_t row_bytes(Storage storage, int k) {
 }
 
 void pack_tile(Storage storage, int k, const std::uint8_t* rows, std::size_t stride, int count, std::uint8_t* tile) {
-  const Layout cut = layout(storage);
+  const std::size_t row = row_bytes(storage, k);
   if (count < kTileRows) std::memset(tile, 0, tile_bytes(storage, k));
-  const bool odd = storage == Storage::bf16 && k % 2 != 0;  // the last pair has one column
-  const int blocks = blocks_of(cut, k), whole = odd ? blocks - 1 : blocks;
-  for (int b = 0; b < whole; ++b, tile += cut.bytes * kTileRows)
-    for (int r = 0; r < count; ++r)
-      scatter_block(cut, rows + static_cast<std::size_t>(r) * stride + static_cast<std::size_t>(b) * cut.bytes, r,
-                    tile);
-  for (int r = 0; odd && r < count; ++r) {
-    std::uint8_t pair[4] = {};
-    std::memcpy(pair, rows + static_cast<std::size_t>(r) * stride + static_cast<std::size_t>(whole) * 4, 2);
-    scatter_block(cut, pair, r, tile);
+  if (!is_float(storage)) {
+    with_blocks(storage, [&]<Storage kStorage>() { pack_blocks<kStorage>(k, rows, stride, count, tile); });
+    return;
+  }
+  if (storage == Storage::f16)
+    pack_units<2>(row, rows, stride, count, tile);
+  else
+    pack_units<4>(row, rows, stride, count, tile);
+  if (storage != Storage::bf16 || k % 2 == 0) return;
+  std::uint8_t* pair = tile + (row - 2) * kTileRows;  // the last one has one column
+  for (int r = 0; r < kTileRows; ++r) {
+    std::memset(pair + 4 * r, 0, 4);
+    if (r < count) std::memcpy(pair + 4 * r, rows + static_cast<std::size_t>(r) * stride + row - 2, 2);
   }
 }
 
 void unpack_row(Storage storage, int k, const std::uint8_t* tile, int r, float* out) {
-  const Layout cut = layout(storage);
-  std::uint8_t block[256];
-  for (int i = 0; i < k; i += cut.columns, tile += cut.bytes * kTileRows) {
-    gather_block(cut, tile, r, block);
-    if (storage == Storage::bf16) {  // here a block is a pair
-      out[i] = decode(storage, block, 0);
-      if (i + 1 < k) out[i + 1] = decode(storage, block + 2, 0);
-    } else {
-      for (int j = 0; j < cut.columns; ++j) out[i + j] = decode(storage, block, j);
-    }
+  if (!is_float(storage)) {
+    with_blocks(storage, [&]<Storage kStorage>() { unpack_blocks<kStorage>(k, tile, r, out); });
+    return;
+  }
+  const int unit = unit_bytes(storage), columns = storage == Storage::bf16 ? 2 : 1, size = unit / columns;
+  for (int i = 0; i < k; ++i) {
+    const std::uint8_t* lane = tile + static_cast<std::size_t>(i / columns) * (kTileRows * unit) + r * unit;
+    out[i] = decode(storage, lane + i % columns * size, 0);
   }
 }
 
