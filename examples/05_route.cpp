@@ -35,8 +35,7 @@ int main() {
       FOURFOLD_TRY(multiply.on(Team{2}).multiply(Rows<const float>{&rows[tile.first * D], tile.rows, D},
                                                  Rows<const float>{&experts[tile.expert * F * D], F, D},
                                                  Rows{&made[tile.first * F], tile.rows, F}));
-    dispatch->combine({made.data(), T * K, F}, {weights.data(), T, K}, {out.data(), T, F});
-    return {};
+    return dispatch->combine({made.data(), T * K, F}, {weights.data(), T, K}, {out.data(), T, F});
   };
   const auto check_dense = [&](const char* name) {  // every expert for every token, most with weight 0
     std::fill(dense.begin(), dense.end(), 0.f);

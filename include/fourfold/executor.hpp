@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <concepts>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -34,7 +35,10 @@ struct Team {
       for (int i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) f(i);
     };
     std::vector<std::jthread> helpers;
-    for (int t = 1; t < threads && t < n; ++t) helpers.emplace_back(work);
+    try {
+      for (int t = 1; t < threads && t < n; ++t) helpers.emplace_back(work);
+    } catch (const std::system_error&) {  // the system has no more threads: go on with those there are
+    }
     work();
   }
 };

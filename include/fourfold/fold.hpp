@@ -22,6 +22,7 @@
 #include <fourfold/tensor.hpp>
 #include <fourfold/walk.hpp>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 namespace fourfold {
@@ -64,6 +65,7 @@ Fold(W, M) -> Fold<W, Plain, M>;
 template <class F, class X>
 class FoldOn {
   using M = decltype(F::monoid);
+  using E = decltype(F::epilogue);
 
  public:
   using Result = decltype(std::declval<M>().finish(std::declval<typename M::State>()));
@@ -76,9 +78,7 @@ class FoldOn {
   status attend(const Heads<Q>& q, const Heads<K>& k, const Heads<V>& v, const Heads<O>& out, LseRows lse,
                 const Sequences& sequences) const {
     static_assert(Matrix<Q> && Matrix<K> && Matrix<V>, "Load needs `operator()(row, column)`, `rows` and `columns`");
-    static_assert(
-        requires(const decltype(fold_.monoid)& m, float x) { m.lift(x, x); },
-        "Monoid needs `lift(weight, x)` -> State to attend");
+    static_assert(LiftsWeighted<M>, "Monoid needs `lift(weight, x)` -> State to attend");
     FOURFOLD_TRY(detail::check_attend(q, k, v, out, lse, sequences));
     detail::attend(fold_, executor_, q, k, v, out, lse, sequences);
     return {};
@@ -95,6 +95,7 @@ class FoldOn {
   template <class A, class B, class O>
   status multiply(const A& a, const B& b, const Rows<O>& out) const {
     static_assert(Matrix<A> && Matrix<B>, "Load needs `operator()(row, column)`, `rows` and `columns`");
+    static_assert(LiftsWeighted<M>, "Monoid needs `lift(weight, x)` -> State to multiply");
     if (b.columns != a.columns) return detail::mismatch("multiply: columns of b", b.columns, "those of a", a.columns);
     if (out.rows != a.rows) return detail::mismatch("multiply: output rows", out.rows, "the rows of a", a.rows);
     if (out.columns != b.rows)
@@ -103,10 +104,14 @@ class FoldOn {
     return {};
   }
 
-  // Folds each row of x to one result: out[row] = finish(combine over visible i of lift(score(x(row, i)), At{i})).
+  // Folds each row of x to one result: out[row] = finish(combine over visible i of lift(score(x(row, i)), At{i})), and
+  // epilogue(.., row, 0) of it where it is a number.
   template <class L>
   status reduce(const L& x, std::span<Result> out) const {
     static_assert(Matrix<L>, "Load needs `operator()(row, column)`, `rows` and `columns`");
+    static_assert(Lifts<M>, "Monoid needs `lift(x)` or `lift(x, At)` -> State to reduce");
+    static_assert(Score<E> && (std::is_arithmetic_v<Result> || std::is_same_v<E, Plain>),
+                  "Epilogue of a reduction needs `operator()(x, row, column)`, and a result that is a number");
     if (static_cast<std::int64_t>(out.size()) != x.rows)
       return detail::mismatch("reduce: results", out.size(), "the rows", x.rows);
     detail::reduce(fold_, executor_, x, out);

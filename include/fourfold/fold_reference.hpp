@@ -8,6 +8,7 @@
 #include <fourfold/fold_checks.hpp>
 #include <fourfold/monoid.hpp>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 namespace fourfold::detail {
@@ -106,7 +107,12 @@ void reduce(const F& fold, const X& executor, const L& x, std::span<R> out) {
         state = monoid.combine(
             state, lift_at(monoid, static_cast<T>(fold.score(static_cast<T>(x(row, i)), row, index)), index));
     }
-    out[row] = static_cast<R>(monoid.finish(state));
+    const auto result = static_cast<R>(monoid.finish(state));
+    if constexpr (std::is_arithmetic_v<R>) {
+      out[row] = static_cast<R>(fold.epilogue(result, row, 0));
+    } else {
+      out[row] = result;
+    }
   });
 }
 

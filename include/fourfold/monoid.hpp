@@ -1,11 +1,12 @@
 // Monoid: how partial results combine. Grouping is free: combine is associative and identity() changes nothing, both up
-// to rounding; tests/law checks every monoid here.
+// to rounding; tests/law checks every monoid here. All functions are pure and total: a NaN goes in, a NaN comes out.
 //
 //   State                        a partial result: a small struct of numbers
 //   identity() -> State          the result of no input
 //   combine(State, State)        the earlier inputs first
 //   finish(State) -> result      what the caller gets
 //   static bool commutative      may inputs also change places?
+// and one or both of
 //   lift(x), lift(x, At)         one input, with its index if that matters            (reductions)
 //   lift(weight, x)              one weighted input                                   (products, attention)
 // Optional:
@@ -49,6 +50,17 @@ concept HasFinish = HasState<M> && requires(const M& monoid, const typename M::S
 template <class M>
 concept HasCommutative = requires {
   { M::commutative } -> std::convertible_to<bool>;
+};
+template <class M>
+concept Lifts = requires(const M& monoid, float x) {
+  { monoid.lift(x) } -> std::same_as<typename M::State>;
+}
+|| requires(const M& monoid, float x) {
+  { monoid.lift(x, At{0}) } -> std::same_as<typename M::State>;
+};
+template <class M>
+concept LiftsWeighted = requires(const M& monoid, float x) {
+  { monoid.lift(x, x) } -> std::same_as<typename M::State>;
 };
 template <class M>
 concept Monoid = HasState<M> && HasIdentity<M> && HasCombine<M> && HasFinish<M> && HasCommutative<M>;

@@ -1,7 +1,7 @@
 // Scan: each output needs every earlier input, in order, through a state of fixed size.
 //
 //   Scan retention{ScalarDecay{}};
-//   status s = retention.on(reference).run({q, k, v, alpha}, out, states);
+//   status s = retention.on(reference).run(ScanTokens{q, k, v, alpha}, out, states);
 //
 // For each sequence and head, token after token: S <- transition(token) S + update(token), then out = S^T q.
 // `reference` computes that sentence in double, `reference_f32` in float. A pool shares out heads and sequences; rules

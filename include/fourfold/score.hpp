@@ -57,19 +57,17 @@ struct SoftCap {
 // is no power of two, the largest power p below gives the first p, and every second one of 2p the rest.
 struct Alibi {
   int heads;
-  int head = 0;
+  double slope = 0;  // set by at_head
 
-  constexpr Alibi at_head(int h) const { return {heads, h}; }
-  template <class T>
-  constexpr T slope() const {
+  constexpr Alibi at_head(int head) const {
     int power = 1;
     while (2 * power <= heads) power *= 2;
     const int step = head < power ? 2 * (head + 1) : 2 * (head - power) + 1;
-    return fourfold::exp2(T(-4) * static_cast<T>(step) / static_cast<T>(power));
+    return {heads, fourfold::exp2(-4.0 * step / power)};
   }
   template <class T>
   constexpr T operator()(T s, int query, int key) const {
-    return s - slope<T>() * static_cast<T>(query - key);
+    return s - static_cast<T>(slope) * static_cast<T>(query - key);
   }
 };
 

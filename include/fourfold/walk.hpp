@@ -92,7 +92,9 @@ struct Window {
   int size;
 
   constexpr bool visible(int query, int key) const { return key <= query && query - key < size; }
-  constexpr Ranges tiles(Range queries) const { return ranges({queries.first - size + 1, queries.end}); }
+  constexpr Ranges tiles(Range queries) const {
+    return ranges({queries.first < size ? 0 : queries.first - size + 1, queries.end});  // size may be kEveryKey
+  }
 };
 
 // Causal within fixed chunks of `size` positions.

@@ -270,10 +270,13 @@ TEST(Fold, MatrixProductsAndReductions) {
   const Fold largest{Full{}, Max{}};
   ASSERT_TRUE(logsumexp.on(reference).reduce(x, lse).ok());
   ASSERT_TRUE(largest.on(Team{2}).reduce(x, most).ok());
+  float doubled[3];
+  ASSERT_TRUE((Fold{Full{}, Plain{}, Max{}, Scale{2}}.on(Team{2}).reduce(x, doubled).ok()));
   for (int row = 0; row < 3; ++row) {
     double sum = 0;
     for (int i = 0; i < 50; ++i) sum += std::exp(double(a[row * 50 + i]));
     EXPECT_NEAR(lse[row], std::log(sum), 1e-6);
+    EXPECT_EQ(doubled[row], 2 * most[row]) << "the epilogue of a reduction";
     EXPECT_EQ(most[row], *std::max_element(&a[row * 50], &a[row * 50] + 50));
   }
 }

@@ -152,7 +152,8 @@ TEST(Dispatch, EqualsTheDenseSum) {
                       .ok());
     }
     EXPECT_EQ(covered, rows);
-    dispatch->combine({made.data(), rows, kOut}, {weights.data(), tokens, k}, {out.data(), tokens, kOut});
+    ASSERT_TRUE(
+        dispatch->combine({made.data(), rows, kOut}, {weights.data(), tokens, k}, {out.data(), tokens, kOut}).ok());
 
     for (int token = 0; token < tokens; ++token)
       for (int c = 0; c < kOut; ++c) {
@@ -180,6 +181,12 @@ TEST(Dispatch, RefusesExpertsOutOfRange) {
   EXPECT_NE(Dispatch::make({ids.data(), 1, 2}, 5, 64).error().message().find("expert 5 of token 0"), std::string::npos);
   EXPECT_FALSE(Dispatch::make({below.data(), 1, 2}, 5, 64).ok());
   EXPECT_FALSE(Dispatch::make({ids.data(), 1, 2}, 6, 0).ok());
+  const auto good = Dispatch::make({ids.data(), 1, 2}, 6, 4);
+  std::vector<float> made(2 * 3), weights(2), out(3);
+  EXPECT_TRUE(good->combine({made.data(), 2, 3}, {weights.data(), 1, 2}, {out.data(), 1, 3}).ok());
+  EXPECT_FALSE(good->combine({made.data(), 1, 3}, {weights.data(), 1, 2}, {out.data(), 1, 3}).ok());
+  EXPECT_FALSE(good->combine({made.data(), 2, 3}, {weights.data(), 2, 1}, {out.data(), 1, 3}).ok());
+  EXPECT_FALSE(good->combine({made.data(), 2, 2}, {weights.data(), 1, 2}, {out.data(), 1, 3}).ok());
 }
 
 }  // namespace

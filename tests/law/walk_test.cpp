@@ -46,7 +46,7 @@ TEST(Walk, TilesHoldEveryVisibleKey) {
   Random random(1);
   expect_covers(Full{}, random, "Full");
   expect_covers(Causal{}, random, "Causal");
-  for (int size : {1, 2, 7, 64, 1000}) {
+  for (int size : {1, 2, 7, 64, 1000, kEveryKey}) {
     expect_covers(Window{size}, random, "Window");
     expect_covers(Chunk{size}, random, "Chunk");
     expect_covers(Window{size} & Causal{}, random, "Window & Causal");
