@@ -13,22 +13,26 @@ using Json = nlohmann::ordered_json;
 
 status malformed(std::string message) { return {Code::invalid_argument, std::move(message)}; }
 
+std::string kind(const Json& json) {
+  if (json.is_null()) return "null";
+  return concat(json.is_array() || json.is_object() ? "an " : "a ", json.type_name());
+}
+
 status check_content(const Json& content, const std::string& where) {
   if (content.is_string() || content.is_null()) return {};
   if (!content.is_array())
-    return malformed(concat(where, ".content is a ", content.type_name(), "; give a string, null or a list of parts"));
+    return malformed(concat(where, ".content is ", kind(content), "; give a string, null or a list of parts"));
   for (std::size_t i = 0; i < content.size(); ++i)
     if (!content[i].is_object() && !content[i].is_string())
-      return malformed(concat(where, ".content[", i, "] is a ", content[i].type_name(), "; give an object"));
+      return malformed(concat(where, ".content[", i, "] is ", kind(content[i]), "; give an object"));
   return {};
 }
 
 status check_message(const Json& message, const std::string& where) {
-  if (!message.is_object())
-    return malformed(concat(where, " is a ", message.type_name(), "; give an object with \"role\""));
+  if (!message.is_object()) return malformed(concat(where, " is ", kind(message), "; give an object with \"role\""));
   const auto role = message.find("role");
   if (role == message.end()) return malformed(concat(where, " has no \"role\""));
-  if (!role->is_string()) return malformed(concat(where, ".role is a ", role->type_name(), "; give a string"));
+  if (!role->is_string()) return malformed(concat(where, ".role is ", kind(*role), "; give a string"));
   const auto content = message.find("content");
   return content == message.end() ? status() : check_content(*content, where);
 }
@@ -37,13 +41,13 @@ status check_message(const Json& message, const std::string& where) {
 result<Json> parse_list(const std::string& text, const char* name, status (*check)(const Json&, const std::string&)) {
   Json list = Json::parse(text, nullptr, false);
   if (list.is_discarded()) return malformed(concat(name, " are not valid JSON"));
-  if (!list.is_array()) return malformed(concat(name, " are a JSON ", list.type_name(), "; give a list of objects"));
+  if (!list.is_array()) return malformed(concat(name, " are ", kind(list), "; give a list of objects"));
   for (std::size_t i = 0; i < list.size(); ++i) FOURFOLD_TRY(check(list[i], concat(name, "[", i, "]")));
   return list;
 }
 
 status check_tool(const Json& tool, const std::string& where) {
-  return tool.is_object() ? status() : malformed(concat(where, " is a ", tool.type_name(), "; give an object"));
+  return tool.is_object() ? status() : malformed(concat(where, " is ", kind(tool), "; give an object"));
 }
 
 }  // namespace
