@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 
 #include "text/jinja/builtins.hpp"
 #include "text/jinja/print.hpp"
@@ -57,18 +56,16 @@ Value last(Evaluator& e, const Value& self, Args&) {
 // Python's float() of a text: white space around it, underscores between digits, inf and nan.
 std::optional<double> parse_float(std::string_view text) {
   std::string s(strip(text, Side::both));
+  const auto digit = [&](std::size_t i) { return i < s.size() && s[i] >= '0' && s[i] <= '9'; };
   for (std::size_t i = 0; i < s.size(); ++i)
-    if (s[i] == '_' && (i == 0 || i + 1 == s.size() || !std::isdigit(s[i - 1]) || !std::isdigit(s[i + 1])))
-      return std::nullopt;
+    if (s[i] == '_' && (i == 0 || !digit(i - 1) || !digit(i + 1))) return std::nullopt;
   std::erase(s, '_');
   const std::string word = lower(s);
   const std::string_view name =
       std::string_view(word).substr(!word.empty() && (word[0] == '+' || word[0] == '-') ? 1 : 0);
   const bool named = name == "inf" || name == "infinity" || name == "nan";
   if (s.empty() || (!named && word.find_first_not_of("0123456789+-.e") != word.npos)) return std::nullopt;
-  char* end = nullptr;
-  const double value = std::strtod(s.c_str(), &end);
-  return end == s.c_str() + s.size() ? std::optional(value) : std::nullopt;
+  return parse_double(word);
 }
 
 // Python's int() of a text in a base; 0: as a literal's prefix says.
@@ -140,8 +137,8 @@ Value round_number(Evaluator&, const Value& self, Args& args) {
   if (!std::isfinite(value)) return value;
   if (digits < 0) return std::nearbyint(value * scale) / scale;
   char decimal[700];
-  std::snprintf(decimal, sizeof decimal, "%.*f", static_cast<int>(digits), value);
-  return std::strtod(decimal, nullptr);
+  const auto end = std::to_chars(decimal, std::end(decimal), value, std::chars_format::fixed, static_cast<int>(digits));
+  return *parse_double({decimal, end.ptr});
 }
 
 Value reverse(Evaluator& e, const Value& self, Args&) {

@@ -1,8 +1,8 @@
 #include "text/jinja/format.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 
 #include "text/jinja/print.hpp"
 #include "text/jinja/strings.hpp"
@@ -17,7 +17,8 @@ struct Spec {
   std::string_view fill = " ";
   char align = 0;  // < > ^ =
   char sign = '-';
-  bool alternate = false, grouped = false;
+  bool alternate = false;  // a prefix for the base of an integer
+  bool grouped = false;
   int width = 0, precision = -1;
   char type = 0;
 };
@@ -81,30 +82,32 @@ std::string format_integer(const Spec& spec, std::int64_t value) {
   return padded(spec, signed_text(spec, negative, std::move(digits)), '>');
 }
 
+std::string digits_of(double magnitude, std::chars_format format, int precision) {
+  char buffer[kWidest + 400];
+  const auto end = std::to_chars(buffer, std::end(buffer), magnitude, format, precision);
+  return std::string(buffer, end.ptr);
+}
+
 std::string format_float(const Spec& spec, double value) {
-  const char type = spec.type ? spec.type : 'g';
+  const char type = static_cast<char>(spec.type | 0x20);
+  const int precision = spec.precision < 0 ? 6 : spec.precision;
+  const double magnitude = std::fabs(value);
   std::string out;
   if (!std::isfinite(value)) {
     out = std::isnan(value) ? "nan" : "inf";
-    if (type >= 'A' && type <= 'Z') out = upper(out);
-  } else if (type == '%') {
-    char buffer[kWidest + 400];
-    std::snprintf(buffer, sizeof buffer, "%.*f%%", spec.precision < 0 ? 6 : spec.precision, std::fabs(value) * 100);
-    out = buffer;
-  } else if (!spec.type && spec.precision < 0) {
-    out = repr(std::fabs(value));
+  } else if (spec.type == '%') {
+    out = digits_of(magnitude * 100, std::chars_format::fixed, precision) + "%";
+  } else if (!spec.type) {
+    out = spec.precision < 0 ? repr(magnitude) : digits_of(magnitude, std::chars_format::general, precision);
+    if (out.find_first_of(".e") == out.npos) out += ".0";
   } else {
-    const char pattern[] = {'%',
-                            spec.alternate ? '#' : '.',
-                            spec.alternate ? '.' : '*',
-                            spec.alternate ? '*' : type,
-                            spec.alternate ? type : '\0',
-                            '\0'};
-    char buffer[kWidest + 400];
-    std::snprintf(buffer, sizeof buffer, pattern, spec.precision < 0 ? 6 : spec.precision, std::fabs(value));
-    out = buffer;
-    if (!spec.type && out.find_first_of(".e") == out.npos) out += ".0";
+    out = digits_of(magnitude,
+                    type == 'f'   ? std::chars_format::fixed
+                    : type == 'e' ? std::chars_format::scientific
+                                  : std::chars_format::general,
+                    precision);
   }
+  if (spec.type >= 'A' && spec.type <= 'Z') out = upper(out);
   return padded(spec, signed_text(spec, std::signbit(value) && !std::isnan(value), std::move(out)), '>');
 }
 

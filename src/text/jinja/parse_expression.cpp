@@ -1,9 +1,9 @@
 // Expressions, in Jinja's order of binding: if, or, and, not, comparison, + -, ~, * / // %, **, sign, postfix, filters.
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 
 #include "text/jinja/parser.hpp"
+#include "text/jinja/strings.hpp"
 
 namespace fourfold::jinja {
 namespace {
@@ -241,7 +241,7 @@ ExprPtr Parser::number() {
   const Token token = next();
   std::string digits = token.text;
   std::erase(digits, '_');
-  if (token.kind == Kind::floating) return make(token.line, Literal{std::strtod(digits.c_str(), nullptr)}, {});
+  if (token.kind == Kind::floating) return make(token.line, Literal{*parse_double(digits)}, {});
   int base = 10;
   std::string_view rest = digits;
   if (rest.size() > 2 && rest[0] == '0' && (rest[1] < '0' || rest[1] > '9')) {

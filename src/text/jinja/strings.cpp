@@ -3,7 +3,9 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
+#include <limits>
 
 #include "text/jinja/value.hpp"
 #include "text/utf8.hpp"
@@ -123,6 +125,24 @@ std::string capitalize(std::string_view s) {
   else if (!first.empty())
     append_mapped(out, first, utf8proc_totitle);
   return out + lower(s.substr(first.size()));
+}
+
+std::optional<double> parse_double(std::string_view s) {
+  if (s.starts_with('+') && !s.starts_with("+-")) s.remove_prefix(1);
+  double value = 0;
+  const auto read = std::from_chars(s.data(), s.data() + s.size(), value);
+  if (s.empty() || read.ptr != s.data() + s.size()) return std::nullopt;
+  if (read.ec == std::errc()) return value;
+  const auto e = std::min(s.find_first_of("eE"), s.size());
+  const auto point = std::min(s.substr(0, e).find('.'), e);
+  const auto first = std::min(s.find_first_of("123456789"), e);
+  int exponent = 0;
+  const char* digits = s.data() + std::min(e + (s.substr(e).starts_with("e+") ? 2 : 1), s.size());
+  if (std::from_chars(digits, s.data() + s.size(), exponent).ec == std::errc::result_out_of_range)
+    exponent = *digits == '-' ? -1000000000 : 1000000000;
+  const bool large = static_cast<double>(point) - static_cast<double>(first) + exponent > 0;
+  value = large ? std::numeric_limits<double>::infinity() : 0.0;
+  return s.starts_with('-') ? -value : value;
 }
 
 std::string escape_html(std::string_view s) {

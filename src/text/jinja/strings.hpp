@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -65,6 +66,9 @@ std::string_view strip(std::string_view s, std::string_view set, Side side);  //
 std::string lower(std::string_view s);
 std::string upper(std::string_view s);
 std::string capitalize(std::string_view s);
+// A decimal number, whatever the locale: one too large is infinite, one too small is 0.
+std::optional<double> parse_double(std::string_view s);
+
 std::string escape_html(std::string_view s);
 
 // Takes the first line off a text that is not empty. Lines end as for Python's str.splitlines: \n, \r, \r\n, \v, \f,
