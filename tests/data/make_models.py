@@ -7,7 +7,8 @@ computes in double precision from the weights as stored. Weights, norms and bias
 """
 import json, os, shutil, sys
 import numpy as np, torch, transformers as tf
-from gguf import GGUFWriter
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter
+from gguf.quants import dequantize, quantize
 from safetensors.torch import save_file
 
 OUT = sys.argv[1]
@@ -155,7 +156,41 @@ def side_by_side(w, heads):
     return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
 
 
-def gguf(name, model, arch, keys, half=False, permute=False, extra={}):
+def random_blocks(shape, kind, rng):
+    """Random blocks of a K storage with scales that keep the matrix at unit gain, and the numbers they stand for."""
+    elements, size = GGML_QUANT_SIZES[kind]
+    raw = rng.integers(0, 256, (shape[0], shape[1] // elements, size), dtype=np.uint8)
+    deviation = {GGMLQuantizationType.Q4_K: 4.61 * 36.4, GGMLQuantizationType.Q5_K: 9.23 * 36.4,
+                 GGMLQuantizationType.Q6_K: 18.5 * 73.9}[kind]
+    scale = 1.6 / shape[1] ** 0.5 / deviation
+    half = lambda x: np.frombuffer(np.float16(x).tobytes(), np.uint8)
+    if kind == GGMLQuantizationType.Q6_K:
+        raw[..., 208:] = half(scale)
+    else:
+        raw[..., :2], raw[..., 2:4] = half(scale), half(scale * (7.5 if kind == GGMLQuantizationType.Q4_K else 15.5))
+    raw = raw.reshape(shape[0], -1)
+    return raw, dequantize(raw, kind)
+
+
+def quantised(model, kinds, seed):
+    """Rounds a model's matrices to the storages that `kinds` picks by name; {name: (bytes, storage)}."""
+    rng, stored = np.random.default_rng(seed), {}
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            kind = kinds(name)
+            if kind is None:
+                continue
+            if kind.name.endswith("_K"):
+                raw, x = random_blocks(p.shape, kind, rng)
+            else:
+                raw = quantize(p.numpy().astype(np.float32), kind)
+                x = dequantize(raw, kind)
+            p.copy_(torch.from_numpy(x).double())
+            stored[name] = raw, kind
+    return stored
+
+
+def gguf(name, model, arch, keys, half=False, permute=False, extra={}, stored={}):
     golden(name, model)
     c = model.config
     head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
@@ -174,6 +209,12 @@ def gguf(name, model, arch, keys, half=False, permute=False, extra={}):
             f"{arch}.{key}", value)
     for hf, p in model.state_dict().items():
         if hf == "lm_head.weight" and c.tie_word_embeddings:
+            continue
+        if hf in stored:
+            raw, kind = stored[hf]
+            if "q_proj" in hf or "k_proj" in hf:
+                raw = side_by_side(raw, c.num_attention_heads if "q_proj" in hf else c.num_key_value_heads)
+            w.add_tensor(gguf_name(hf, False), raw, raw_dtype=kind)
             continue
         x = p.numpy().astype(np.float32)
         if permute and ("q_proj" in hf or "k_proj" in hf):
@@ -207,8 +248,8 @@ def ggufs():
     m = make(tf.Qwen3ForCausalLM, tf.Qwen3Config(**SMALL | dict(num_hidden_layers=2, head_dim=24, num_key_value_heads=1),
              tie_word_embeddings=True), F16, 14)
     gguf("gguf_qwen3", m, "qwen3", {"rope.freq_base": 10000.0}, half=True)
-    gemma = SMALL | dict(head_dim=16, sliding_window=6, query_pre_attn_scalar=16)
-    m = make(tf.Gemma3ForCausalLM, tf.Gemma3TextConfig(**gemma | dict(num_hidden_layers=7),
+    gemma = SMALL | dict(head_dim=32, sliding_window=6, query_pre_attn_scalar=32, max_position_embeddings=256)
+    m = make(tf.Gemma3ForCausalLM, tf.Gemma3TextConfig(**gemma | dict(num_hidden_layers=7, head_dim=16, query_pre_attn_scalar=16),
              rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0},
                               "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}), F16, 15)
     gguf("gguf_gemma3_bare", m, "gemma3", {"rope.freq_base": 5000.0, "rope.scaling.type": "linear",
@@ -218,6 +259,21 @@ def ggufs():
                               "sliding_attention": {"rope_type": "default", "rope_theta": 200.0}}), F32, 16)
     gguf("gguf_gemma3_pattern", m, "gemma3", {"rope.freq_base": 5000.0, "rope.freq_base_swa": 200.0,
          "attention.sliding_window": 6, "attention.sliding_window_pattern": 2, "final_logit_softcapping": 3.0})
+
+
+    T = GGMLQuantizationType
+    m = make(tf.LlamaForCausalLM, tf.LlamaConfig(**SMALL | dict(hidden_size=256, intermediate_size=256, head_dim=32,
+             num_hidden_layers=2, max_position_embeddings=1200), tie_word_embeddings=True), F32, 17)
+    by_layer = [dict(q=T.Q4_K, k=T.Q5_K, v=T.Q6_K, o=T.Q4_1, gate=T.Q4_K, up=T.Q5_0, down=T.Q6_K),
+                dict(q=T.Q8_0, k=T.Q5_1, v=T.Q4_0, o=T.Q8_0, gate=T.Q4_1, up=T.Q5_K, down=T.Q4_K)]
+
+    def storage(name):
+        if name.endswith("norm.weight"):
+            return None
+        if "layers" not in name:
+            return T.Q8_0
+        return by_layer[int(name.split(".")[2])][name.split(".")[-2].split("_")[0]]
+    gguf("gguf_llama_blocks", m, "llama", {"rope.freq_base": 10000.0}, permute=True, stored=quantised(m, storage, 18))
 
 
 os.makedirs(OUT, exist_ok=True)
