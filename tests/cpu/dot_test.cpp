@@ -47,24 +47,31 @@ double activation(const Prepared& x, int t, int i) {
   return static_cast<double>(block.scale) * block.value(i % 32);
 }
 
-// What float32 rounding allows one output: each of k steps rounds a sum no larger than the sum of magnitudes. A format
-// with a minimum cancels inside a block of 32, so its magnitudes are those of the block's largest weight.
+// One token's activations as numbers, and the sum of their magnitudes over each 32 columns.
+struct Numbers {
+  std::vector<double> x, totals;
+};
+
+Numbers numbers(const Prepared& prepared, int t, int k) {
+  Numbers out{{}, std::vector<double>(static_cast<std::size_t>((k + 31) / 32))};
+  for (int i = 0; i < k; ++i) {
+    out.x.push_back(activation(prepared, t, i));
+    out.totals[static_cast<std::size_t>(i / 32)] += std::fabs(out.x.back());
+  }
+  return out;
+}
+
+// What float32 rounding allows one output: each of its steps rounds a sum no larger than the sum of magnitudes. A
+// format with a minimum cancels inside a block of 32, so its magnitudes are those of the block's largest weight.
 struct Expected {
   double value, tolerance;
 };
 
-Expected expected(const Prepared& x, const std::vector<float>& w, int k, int t) {
+Expected expected(Activation kind, const Numbers& a, const std::vector<double>& w, const std::vector<double>& largest) {
   double value = 0, magnitude = 0;
-  for (int begin = 0; begin < k; begin += 32) {
-    double largest = 0, total = 0;
-    for (int i = begin; i < std::min(k, begin + 32); ++i) {
-      value += w[static_cast<std::size_t>(i)] * activation(x, t, i);
-      largest = std::max<double>(largest, std::fabs(w[static_cast<std::size_t>(i)]));
-      total += std::fabs(activation(x, t, i));
-    }
-    magnitude += 3 * largest * total;
-  }
-  const double steps = x.kind == Activation::q15 ? k / 16.0 + 8 : k + 8.0;
+  for (std::size_t i = 0; i < w.size(); ++i) value += w[i] * a.x[i];
+  for (std::size_t b = 0; b < largest.size(); ++b) magnitude += 3 * largest[b] * a.totals[b];
+  const double k = static_cast<double>(w.size()), steps = kind == Activation::q15 ? k / 16 + 8 : k + 8;
   return {value, std::sqrt(steps) * 0x1p-24 * 4 * magnitude + 1e-30};
 }
 
@@ -92,13 +99,18 @@ void check(const Kernels& table, const Problem& p, bool f32_mode) {
   Guarded<float> together(n * static_cast<std::size_t>(p.tokens)), alone(n);
   run(dot, tiles.data(), p.n, x, p.k, 0, p.tokens, together.data(), n);
 
-  std::vector<float> w(static_cast<std::size_t>(p.k));
+  std::vector<Numbers> activations;
+  for (int t = 0; t < p.tokens; ++t) activations.push_back(numbers(x, t, p.k));
   for (int r = 0; r < p.n; ++r) {
-    for (int i = 0; i < p.k; ++i) w[static_cast<std::size_t>(i)] = element(p.storage, p.file, p.k, r, i);
-    for (int t = 0; t < p.tokens; ++t) {
-      const Expected e = expected(x, w, p.k, t);
-      ASSERT_NEAR(together[static_cast<std::size_t>(t) * n + static_cast<std::size_t>(r)], e.value, e.tolerance)
-          << "token " << t << " row " << r;
+    std::vector<double> w, largest(static_cast<std::size_t>((p.k + 31) / 32));
+    for (int i = 0; i < p.k; ++i) {
+      w.push_back(element(p.storage, p.file, p.k, r, i));
+      double& top = largest[static_cast<std::size_t>(i / 32)];
+      top = std::max(top, std::fabs(w.back()));
+    }
+    for (std::size_t t = 0; t < activations.size(); ++t) {
+      const Expected e = expected(x.kind, activations[t], w, largest);
+      ASSERT_NEAR(together[t * n + static_cast<std::size_t>(r)], e.value, e.tolerance) << "token " << t << " row " << r;
     }
   }
   const auto tile = tile_bytes(p.storage, p.k);
