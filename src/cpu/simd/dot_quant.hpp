@@ -14,8 +14,8 @@
 namespace fourfold::simd {
 namespace {
 
-inline constexpr int kPanelSubs = 16;    // subs of 32 columns in a panel: 2 tiles x 16 x 640 B = 20 KB of L1
-inline constexpr int kTokenChunk = 192;  // tokens per pass over the weights: their activations stay in L2
+inline constexpr int kPanelSubs = 16;   // subs of 32 columns in a panel: 2 tiles x 16 x 640 B = 20 KB of L1
+inline constexpr int kTokenChunk = 96;  // tokens per pass over the weights: their activations stay in L2
 inline constexpr int kQuantBytes = static_cast<int>(sizeof(QuantBlock));
 // How far ahead of the dot the weights are fetched: at 45 GB/s, 180 ns.
 inline constexpr int kPrefetchBytes = 8192;

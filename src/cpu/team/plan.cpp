@@ -9,7 +9,8 @@ namespace fourfold::team {
 namespace {
 
 constexpr int kMaxHeadDim = 512;
-constexpr std::int64_t kUnitBytes = 24 << 10;  // weights of a unit: small enough to share evenly, and to stay in L1
+constexpr int kPairRows = 2 * simd::kTileRows;  // prefill's dots walk two tiles at once
+constexpr std::int64_t kUnitBytes = 24 << 10;   // weights of a unit: small enough to share evenly, and to stay in L1
 
 std::int64_t row_bytes(const Matrix& m) { return static_cast<std::int64_t>(m.tile_bytes) / simd::kTileRows; }
 
@@ -30,7 +31,7 @@ std::vector<Unit> make_units(const std::vector<TeamFold>& folds, const ProjectEp
   std::int64_t bytes = 0;  // of one row of each fold that a unit walks together
   for (const TeamFold& f : folds) bytes += row_bytes(f.matrix);
   if (!std::holds_alternative<Append>(epilogue)) {
-    add_units(units, 0, folds[0].matrix.rows, unit_rows(bytes, simd::kTileRows), bytes);
+    add_units(units, 0, folds[0].matrix.rows, unit_rows(bytes, kPairRows), bytes);
     return units;
   }
   const int grain = std::lcm(head_dim, simd::kTileRows);  // whole heads and whole tiles
