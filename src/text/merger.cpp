@@ -114,8 +114,8 @@ void Merger::propose(std::string_view part, bool lone_prefix, std::int32_t left,
     priority = merge->rank;
     id = merge->id;
   }
-  scratch.heap.push_back({std::uint64_t{priority} << 32 | static_cast<std::uint32_t>(left),
-                          static_cast<std::uint32_t>(l.next), l.size + r.size, id});
+  const std::uint64_t order = std::uint64_t{priority} << 32 | static_cast<std::uint32_t>(left);
+  scratch.heap.push_back({order, l.size + r.size, id});
 }
 
 void Merger::merge_all(std::string_view part, bool lone_prefix, Scratch& scratch) const {
@@ -158,8 +158,9 @@ void Merger::merge_all(std::string_view part, bool lone_prefix, Scratch& scratch
 bool Merger::apply(const Candidate& best, Scratch& scratch) const {
   const auto left = static_cast<std::int32_t>(best.order & 0xFFFFFFFF);
   Symbol& l = scratch.symbols[left];
-  Symbol& r = scratch.symbols[best.right];
-  if (l.size == 0 || r.size == 0 || l.size + r.size != best.size) return false;
+  if (l.size == 0 || l.next < 0) return false;
+  Symbol& r = scratch.symbols[l.next];
+  if (l.size + r.size != best.size) return false;
   if (rules_.scores && vocabulary_.kind(best.id) == TokenKind::unused) scratch.unused.emplace(best.id, l.size);
   l.size = best.size;
   l.id = best.id;

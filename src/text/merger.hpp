@@ -49,7 +49,7 @@ class Merger {
   };
   struct Candidate {
     std::uint64_t order;  // priority, then the left symbol; the lowest is the best
-    std::uint32_t right, size;
+    std::uint32_t size;   // of both symbols; another one now: a merge has come before
     std::int32_t id;
   };
   struct Scratch {
