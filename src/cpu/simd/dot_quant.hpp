@@ -124,12 +124,12 @@ FOURFOLD_INLINE void store_rows(typename V::F x, float* out, int count) {
 struct Ahead {
   const std::uint8_t *end, *next;
   [[gnu::always_inline]] Ahead(const DotArgs& args, std::size_t tile)
-      : end(args.tiles + static_cast<std::size_t>((args.rows + kTileRows - 1) / kTileRows) * tile), next(args.next) {}
+      : end(args.tiles + static_cast<std::size_t>((args.rows + kTileRows - 1) / kTileRows) * tile),
+        next(args.next ? args.next : end) {}
   // Fetches what lies kPrefetchBytes behind p..p + bytes in the stream.
   [[gnu::always_inline]] void fetch(const std::uint8_t* p, int bytes) const {
     const std::ptrdiff_t beyond = p + kPrefetchBytes - end;
-    if (beyond < 0) return prefetch(p + kPrefetchBytes, bytes);
-    if (next) prefetch(next + beyond, bytes);
+    prefetch(beyond < 0 ? p + kPrefetchBytes : next + beyond, bytes);
   }
 };
 

@@ -49,8 +49,8 @@ struct DotArgs {
   int tokens;
   float* out;              // out[t * out_stride + row]
   std::size_t out_stride;  // floats
-  // What this thread reads after these tiles (null: unknown). The end of the call fetches its first bytes, so that the
-  // memory stays busy while the team meets.
+  // What this thread reads after these tiles (null: what follows them in memory). The end of the call fetches its first
+  // bytes, so that the memory stays busy between calls.
   const std::uint8_t* next = nullptr;
 };
 
