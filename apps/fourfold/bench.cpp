@@ -152,9 +152,9 @@ int Bench::run() const {
   const auto machine = machine_of(everywhere);
   RandomIds ids(model.vocab());
   Pass pass(session, ids);
-  Progress progress("measuring");
   double done = 0;
   const double all = static_cast<double>(tests.size()) * repetitions;
+  Progress progress("measuring", all, "passes");
   for (Measured& test : tests) {
     must(session.fill(test.depth));
     if (!no_warmup) {
@@ -170,7 +170,7 @@ int Bench::run() const {
         test.ceilings.push_back((before + after) / 2);
         before = after;
       }
-      progress.update(++done / all, test.name() + " " + rate(test.tokens() / test.seconds.back()) + " t/s");
+      progress.update(++done / all);
     }
     test.has_limits = machine.has_value();
     if (!machine) continue;

@@ -9,7 +9,6 @@
 #include "npy.hpp"
 #include "output.hpp"
 #include "shared.hpp"
-#include "signals.hpp"
 #include "verbs.hpp"
 
 namespace fourfold::cli {
@@ -77,20 +76,17 @@ int Logits::run() const {
   OutputFile file(output);
   file.write(npy_header(wanted.size(), vocab));
 
-  const Interruptible guard;
-  Progress progress("evaluating");
+  Progress progress("evaluating", count, "tokens");
   auto next = wanted.begin();
   for (int done = 0; done < count;) {
     const int n = std::min(step, count - done);
     const auto first = next != wanted.end() ? *next : count;
     const int kept = std::max(0, done + n - std::max(first, done));
-    must(session.eval(std::span(list).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(n)), kept,
-                      &interrupted()));
+    must(session.eval(std::span(list).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(n)), kept));
     for (; next != wanted.end() && *next < done + n; ++next)
       file.write(std::as_bytes(session.logits(*next - (done + n - kept))));
     done += n;
     progress.update(static_cast<double>(done) / count);
-    if (interrupted()) throw Exit{kInterrupted, ""};
   }
   progress.clear();
   file.commit();

@@ -73,7 +73,7 @@ void report_error(const std::string& message) {
 
 std::string dim(const std::string& text) { return colours(2) ? "\033[2m" + text + "\033[0m" : text; }
 
-void Progress::update(double fraction, const std::string& rate) {
+void Progress::update(double fraction) {
   const auto now = Clock::now();
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   if (!stderr_is_terminal() || elapsed < 0.5 || std::chrono::duration<double>(now - drawn_).count() < 0.1) return;
@@ -83,7 +83,8 @@ void Progress::update(double fraction, const std::string& rate) {
   if (width > 0)
     line += " [" + std::string(static_cast<std::size_t>(full), '#') +
             std::string(static_cast<std::size_t>(width - full), '.') + "]";
-  line += " " + percent(fraction) + (rate.empty() ? "" : " · " + rate);
+  const double speed = fraction * total_ / elapsed;
+  line += " " + percent(fraction) + " · " + (unit_ == "B" ? in_bytes(speed) : rate(speed) + " " + unit_) + "/s";
   if (fraction > 0) line += " · " + fixed(elapsed / fraction - elapsed, 0) + " s left";
   to_stderr("\r\033[K" + line);
   drawn_ = now;

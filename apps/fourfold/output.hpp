@@ -33,16 +33,19 @@ std::string dim(const std::string& text);  // as stderr shows it; plain under NO
 // A bar on stderr with rate and time left: only on a terminal, and only once half a second has passed.
 class Progress {
  public:
-  explicit Progress(std::string what) : what_(std::move(what)) {}
+  // `total` of `unit` is what a fraction of 1 stands for: "B" for bytes, else a word such as "tokens".
+  Progress(std::string what, double total, std::string unit)
+      : what_(std::move(what)), unit_(std::move(unit)), total_(total) {}
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  void update(double fraction, const std::string& rate = "");
+  void update(double fraction);
   void clear();
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::string what_;
+  std::string what_, unit_;
+  double total_;
   Clock::time_point start_ = Clock::now();
   Clock::time_point drawn_{};
   bool shown_ = false;

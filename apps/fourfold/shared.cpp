@@ -72,7 +72,9 @@ SessionOptions session_options(const Everywhere& everywhere, const Computing& co
 }
 
 Session open_session(const Model& model, SessionOptions options) {
-  Progress progress("loading " + model.path());
+  double bytes = 0;
+  for (const TensorSpec& tensor : model.program().tensors) bytes += static_cast<double>(tensor.bytes());
+  Progress progress("loading", bytes, "B");
   options.progress = [&](double fraction) { progress.update(fraction); };
   return must(model.session(options));
 }
