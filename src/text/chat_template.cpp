@@ -37,13 +37,31 @@ status check_message(const Json& message, const std::string& where) {
   return content == message.end() ? status() : check_content(*content, where);
 }
 
-// A JSON list of objects; each is checked by `check` if given.
+// Lists and objects within each other, at most; more would not suit the JSON library's recursive copies.
+constexpr int kDeepest = 100;
+
+bool too_deep(std::string_view json) {
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (quoted && c == '\\') ++i;
+    if (c == '"') quoted = !quoted;
+    if (quoted) continue;
+    if ((c == '[' || c == '{') && ++depth > kDeepest) return true;
+    if (c == ']' || c == '}') --depth;
+  }
+  return false;
+}
+
+// A JSON list of objects, each passed by `check`.
 result<Json> parse_list(const std::string& text, const char* name, status (*check)(const Json&, const std::string&)) {
+  if (too_deep(text)) return status(Code::resource, concat(name, " are nested more than ", kDeepest, " deep"));
   Json list = Json::parse(text, nullptr, false);
   if (list.is_discarded()) return malformed(concat(name, " are not valid JSON"));
   if (!list.is_array()) return malformed(concat(name, " are ", kind(list), "; give a list of objects"));
   for (std::size_t i = 0; i < list.size(); ++i) FOURFOLD_TRY(check(list[i], concat(name, "[", i, "]")));
-  return list;
+  return result<Json>(std::move(list));
 }
 
 status check_tool(const Json& tool, const std::string& where) {

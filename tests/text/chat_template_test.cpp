@@ -70,6 +70,9 @@ TEST(ChatTemplate, DeepJsonIsRefused) {
   const auto out = apply_chat_template(kList, {"[{\"role\": \"x\", \"y\": " + deep + "}]", "", "", "", true});
   ASSERT_FALSE(out.ok());
   EXPECT_EQ(out.error().code(), Code::resource);
+  EXPECT_EQ(out.error().message(), "messages are nested more than 100 deep");
+  const std::string brackets = "[{\"role\": \"x\", \"content\": \"\\\"" + std::string(1000, '[') + "\"}]";
+  EXPECT_TRUE(apply_chat_template(kList, {brackets, "", "", "", true}).ok());
 }
 
 TEST(ChatTemplate, TemplateErrorsNameTheLine) {
