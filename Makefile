@@ -19,7 +19,7 @@ help:
 	@echo 'make test               install what is needed, build, run every test'
 	@echo 'make build              build the program: $(program)'
 	@echo 'make fuzz               run each fuzzer for SECONDS_PER_FUZZER=$(SECONDS_PER_FUZZER) seconds (clang)'
-	@echo 'make lint               format, file size, links, scripts, exported symbols'
+	@echo 'make lint               format, file sizes, layers, links, scripts, receipts'
 	@echo 'make bench              build the benchmarks and run them'
 	@echo 'make receipts           receipts whose sources changed since they were measured'
 	@echo 'make clean              remove build/ (models/ stays)'
