@@ -457,6 +457,17 @@ class Faults(Program):
             self.put("m/model.safetensors", weights[:size])
             self.bad(1, "model.safetensors", "run", "-m", self.path("m"), "--ids", "5", "-n", "1")
 
+    def test_a_model_cut_while_it_is_read_is_one_line(self):
+        self.put("t.gguf", pathlib.Path(GGUF).read_bytes())
+        running = subprocess.Popen([PROGRAM, "run", "-m", self.path("t.gguf"), "-", "-n", "2"], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(running.kill)
+        time.sleep(0.5)  # the tensors' table is read by now, the weights wait for the prompt
+        os.truncate(self.path("t.gguf"), 600000)
+        shown, message = running.communicate(b"ab", timeout=60)
+        self.assertEqual((running.returncode, shown, message.count(b"\n")), (1, b"", 1), message)
+        self.assertTrue(message.startswith(b"error: t.gguf: "), message)
+
     def test_what_is_no_model(self):
         self.bad(1, "no-such", "run", "-m", self.path("no-such.gguf"), "--ids", "5")
         self.bad(1, "folder", "run", "-m", self.folder, "--ids", "5")
