@@ -132,6 +132,28 @@ TEST(Families, RefuseTensorsNobodyKnows) {
   EXPECT_NE(opened.error().message().find("up_poke.weight' is not part of this family"), std::string::npos);
 }
 
+// Whatever a number or its type is, the answer is a model or a refusal.
+TEST(Families, HostileValuesNeverCrash) {
+  const json values = {0,   -1,     1,    2147483647,    2147483648, 4611686018427387904, 1e300,
+                       0.5, "text", true, json::array(), {1, 2, 3},  json::object()};
+  int refused = 0;
+  for (const char* name : {"variants/qwen2_list", "variants/gemma3_list_cap"}) {
+    const json config = json::parse(file_text(test::kModels + name + "/config.json")).flatten();
+    for (const auto& [pointer, unused] : config.items()) {
+      const Edited model(name, json::object());
+      for (const json& value : values) {
+        json changed = json::parse(file_text(test::kModels + name + "/config.json"));
+        changed[json::json_pointer(pointer)] = value;
+        model.folder.write("config.json", changed.dump());
+        const auto opened = model.open();
+        refused += !opened.ok();
+        EXPECT_TRUE(opened.ok() || !opened.error().message().empty());
+      }
+    }
+  }
+  EXPECT_GT(refused, 250);
+}
+
 // ---- GGUF --------------------------------------------------------------------------------------------------------
 
 // A model of one layer whose weights are zero, with further keys.
