@@ -76,7 +76,8 @@ struct Avx2 {
             _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load128(p + 16)), 16))};
   }
   FOURFOLD_INLINE F load_s8(const std::uint8_t* p) {
-    return to_float(load_s8_i(reinterpret_cast<const std::int8_t*>(p)));
+    const __m128i x = load128(p);
+    return to_float({_mm256_cvtepi8_epi32(x), _mm256_cvtepi8_epi32(_mm_srli_si128(x, 8))});
   }
   FOURFOLD_INLINE F splat_f16(const std::uint8_t* p) {
     const __m256 x = _mm256_cvtph_ps(_mm_set1_epi16(load_as<std::int16_t>(p)));
@@ -109,10 +110,6 @@ struct Avx2 {
     const __m128i x = load128(p);
     return {_mm256_cvtepu8_epi32(x), _mm256_cvtepu8_epi32(_mm_srli_si128(x, 8))};
   }
-  FOURFOLD_INLINE I load_s8_i(const std::int8_t* p) {
-    const __m128i x = load128(reinterpret_cast<const std::uint8_t*>(p));
-    return {_mm256_cvtepi8_epi32(x), _mm256_cvtepi8_epi32(_mm_srli_si128(x, 8))};
-  }
   FOURFOLD_INLINE I add_i(I x, I y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
   FOURFOLD_INLINE I max_i(I x, I y) { return {_mm256_max_epi32(x.a, y.a), _mm256_max_epi32(x.b, y.b)}; }
   FOURFOLD_INLINE I and_i(I x, I y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
@@ -129,12 +126,6 @@ struct Avx2 {
   FOURFOLD_INLINE F to_float(I x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
   FOURFOLD_INLINE F as_float(I x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
   FOURFOLD_INLINE I as_int(F x) { return {_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
-  FOURFOLD_INLINE int sum_i(I x) {
-    const __m256i a = _mm256_add_epi32(x.a, x.b);
-    const __m128i b = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
-    const __m128i c = _mm_add_epi32(b, _mm_shuffle_epi32(b, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(c, _mm_shuffle_epi32(c, 0xb1)));
-  }
   FOURFOLD_INLINE int maximum_i(I x) {
     const __m256i a = _mm256_max_epi32(x.a, x.b);
     const __m128i b = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));

@@ -116,12 +116,7 @@ struct Avx512 {
   FOURFOLD_INLINE F to_float(I a) { return _mm512_cvtepi32_ps(a); }
   FOURFOLD_INLINE F as_float(I a) { return _mm512_castsi512_ps(a); }
   FOURFOLD_INLINE I as_int(F a) { return _mm512_castps_si512(a); }
-  FOURFOLD_INLINE int sum_i(I x) { return _mm512_reduce_add_epi32(x); }
   FOURFOLD_INLINE int maximum_i(I x) { return _mm512_reduce_max_epi32(x); }
-  // The sign-extended low byte of q[0..15], one per lane.
-  FOURFOLD_INLINE I load_s8_i(const std::int8_t* p) {
-    return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  }
 
   // Bits First..First+3 of each lane as its four bytes, 0x10 or 0.
   template <int First>

@@ -58,7 +58,8 @@ FOURFOLD_INLINE void quantise(typename V::F first, typename V::F second, QuantBl
     const auto high = V::round(V::mul(v, V::set(1.0f / 128)));
     V::store_s8(out.high + 16 * h, high);
     V::store_s8(out.low + 16 * h, V::fma(high, V::set(-128.0f), v));
-    sums[h] = 128 * V::sum_i(V::load_s8_i(out.high + 16 * h)) + V::sum_i(V::load_s8_i(out.low + 16 * h));
+    const float sum = V::sum(v);  // of integers below 2^18: exact
+    sums[h] = sum == sum ? static_cast<int>(sum) : 0;
   }
   out.scale = zero ? 0.0f : amax / kLargest;
   out.sum = out.scale * static_cast<float>(sums[0] + sums[1]);

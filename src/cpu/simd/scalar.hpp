@@ -126,9 +126,6 @@ struct Scalar {
   FOURFOLD_INLINE I load_u8_i(const std::uint8_t* p) {
     return each<I>([=](int i) { return std::uint32_t{p[i]}; });
   }
-  FOURFOLD_INLINE I load_s8_i(const std::int8_t* p) {
-    return each<I>([=](int i) { return static_cast<std::uint32_t>(p[i]); });
-  }
   FOURFOLD_INLINE I add_i(const I& a, const I& b) {
     return each<I>([&](int i) { return a.v[i] + b.v[i]; });
   }
@@ -158,11 +155,6 @@ struct Scalar {
   }
   FOURFOLD_INLINE F as_float(const I& a) { return __builtin_bit_cast(F, a); }
   FOURFOLD_INLINE I as_int(const F& a) { return __builtin_bit_cast(I, a); }
-  FOURFOLD_INLINE int sum_i(const I& x) {
-    std::uint32_t s = 0;
-    for (int i = 0; i < 16; ++i) s += x.v[i];
-    return static_cast<int>(s);
-  }
   FOURFOLD_INLINE int maximum_i(const I& x) {
     int m = static_cast<int>(x.v[0]);
     for (int i = 1; i < 16; ++i) m = static_cast<int>(x.v[i]) > m ? static_cast<int>(x.v[i]) : m;
