@@ -79,8 +79,9 @@ Value Evaluator::visit(const Binary& node) {
 Value Evaluator::visit(const Concat& node) {
   std::string out;
   for (const auto& part : node.parts) {
-    const std::string piece = to_text(evaluate(*part));
-    budget_.step(piece.size() / 64);
+    const Value value = evaluate(*part);
+    const Printed piece(value);
+    budget_.step(std::string_view(piece).size() / 64);
     append(out, piece);
   }
   return text(std::move(out));

@@ -160,8 +160,9 @@ Value join(Evaluator& e, const Value& self, Args& args) {
   std::string out;
   for (std::size_t i = 0; i < items->items.size(); ++i) {
     if (i > 0) append(out, separator);
-    const std::string piece = to_text(follow(e, path, items->items[i]));
-    e.budget().step((separator.size() + piece.size()) / 64);
+    const Value value = follow(e, path, items->items[i]);
+    const Printed piece(value);
+    e.budget().step((separator.size() + std::string_view(piece).size()) / 64);
     append(out, piece);
   }
   return e.text(std::move(out));

@@ -14,7 +14,7 @@ namespace {
 
 template <std::string (*map)(std::string_view)>
 Value mapped(Evaluator& e, const Value& self, Args&) {
-  return e.text(map(to_text(self)));
+  return e.text(map(Printed(self)));
 }
 
 // Each word's first character in upper case; words begin after white space, - ( { [ <.
@@ -40,7 +40,7 @@ std::string title_words(std::string_view s) {
 
 Value escape(Evaluator& e, const Value& self, Args&) {
   if (self.text() && self.text()->safe) return self;
-  return e.text(escape_html(to_text(self)), true);
+  return e.text(escape_html(Printed(self)), true);
 }
 
 Value indent(Evaluator& e, const Value& self, Args& args) {
@@ -69,11 +69,11 @@ Value center(Evaluator& e, const Value& self, Args& args) {
 
 Value replace(Evaluator& e, const Value& self, Args& args) {
   const auto count = args.has(2) && !args[2].is_none() ? integer_argument(args, 2, -1) : -1;
-  return e.text(replaced(to_text(self), to_text(args[0]), to_text(args[1]), count));
+  return e.text(replaced(Printed(self), Printed(args[0]), Printed(args[1]), count));
 }
 
 Value trim(Evaluator& e, const Value& self, Args& args) {
-  const std::string text = to_text(self);
+  const Printed text(self);
   if (args.has(0) && !args[0].is_none())
     return e.text(std::string(strip(text, text_argument(args, 0, ""), Side::both)));
   return e.text(std::string(strip(text, Side::both)));
@@ -94,7 +94,7 @@ Value truncate(Evaluator& e, const Value& self, Args& args) {
 Value word_count(Evaluator&, const Value& self, Args&) {
   std::int64_t words = 0;
   bool inside = false;
-  const std::string text = to_text(self);
+  const Printed text(self);
   for (auto c : characters(text)) {
     const bool word = is_word(code_of(c));
     words += word && !inside;
@@ -155,7 +155,7 @@ std::string percent_encoded(std::string_view s, bool query) {
 }
 
 Value url_encode(Evaluator& e, const Value& self, Args&) {
-  if (!self.dict() && !self.list()) return e.text(percent_encoded(to_text(self), false));
+  if (!self.dict() && !self.list()) return e.text(percent_encoded(Printed(self), false));
   std::string out;
   const auto add = [&](const Value& key, const Value& value) {
     out +=
@@ -229,7 +229,7 @@ const Builtin kFilters[] = {
     {"e", escape, ""},
     {"escape", escape, ""},
     {"filesizeformat", file_size, "binary?"},
-    {"forceescape", [](Evaluator& e, const Value& v, Args&) { return e.text(escape_html(to_text(v)), true); }, ""},
+    {"forceescape", [](Evaluator& e, const Value& v, Args&) { return e.text(escape_html(Printed(v)), true); }, ""},
     {"format", format, "*"},
     {"indent", indent, "width? first? blank?"},
     {"lower", mapped<lower>, ""},

@@ -8,6 +8,22 @@ namespace fourfold::jinja {
 // What {{ value }} prints.
 std::string to_text(const Value& value);
 
+// The same without a copy where the value is text already. Views a value that outlives it.
+class Printed {
+ public:
+  explicit Printed(const Value& value)
+      : made_(value.text() ? std::string() : to_text(value)),
+        view_(value.text() ? std::string_view(value.text()->bytes) : std::string_view(made_)) {}
+  explicit Printed(Value&&) = delete;
+  Printed(const Printed&) = delete;
+  Printed& operator=(const Printed&) = delete;
+  operator std::string_view() const { return view_; }
+
+ private:
+  std::string made_;
+  std::string_view view_;
+};
+
 // Python's repr.
 std::string repr(const Value& value);
 

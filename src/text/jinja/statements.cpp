@@ -73,7 +73,7 @@ Flow Evaluator::execute(const Data& node) {
 
 Flow Evaluator::execute(const Output& node) {
   const Value value = evaluate(*node.value);
-  write(value.text() ? value.text()->bytes : to_text(value));
+  write(Printed(value));
   return Flow::on;
 }
 
@@ -164,7 +164,8 @@ Flow Evaluator::execute(const MacroBlock& node) {
 
 Flow Evaluator::execute(const CallBlock& node) {
   const Value caller = make_macro(*node.caller);
-  write(to_text(call_node(std::get<Call>(node.call->node), &caller)));
+  const Value called = call_node(std::get<Call>(node.call->node), &caller);
+  write(Printed(called));
   return Flow::on;
 }
 

@@ -28,7 +28,7 @@ struct Failure {
 };
 
 inline constexpr std::size_t kMaxBytes = std::size_t{24} << 20;  // alive at a time, output included
-inline constexpr std::size_t kMaxSteps = 5'000'000;              // nodes evaluated, items visited, 64-byte pieces made
+inline constexpr std::size_t kMaxSteps = 2'000'000;              // nodes evaluated, items visited, 64-byte pieces made
 inline constexpr int kMaxNesting = 200;                          // of syntax, and of lists and dicts within each other
 
 // Appends to a text that is being made; one that outgrows kMaxBytes is a Failure.
