@@ -86,9 +86,11 @@ WarmUp TeamExecutor::warm_up_after(std::size_t i, const Worker& worker) const {
   for (++i; i < plan_.steps.size(); ++i) {
     const auto* project = std::get_if<TeamProject>(&plan_.steps[i]);
     if (!project) continue;
-    const auto& weights = project->decode[static_cast<std::size_t>(worker.index)].weights;
-    if (!weights.empty()) return {weights[0].data, weights[0].data + std::min(weights[0].bytes, kWarmUpBytes)};
-    break;
+    const std::vector<Unit>& stretches = project->stretches;
+    const Unit& own =
+        stretches[stretches.size() / static_cast<std::size_t>(worker.count) * static_cast<std::size_t>(worker.index)];
+    const std::uint8_t* weights = project->folds[static_cast<std::size_t>(own.fold)].row(own.row);
+    return {weights, weights + std::min(static_cast<std::size_t>(own.bytes), kWarmUpBytes)};
   }
   return {};
 }

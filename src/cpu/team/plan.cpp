@@ -41,35 +41,45 @@ std::vector<Unit> make_units(const std::vector<TeamFold>& folds, const ProjectEp
   return units;
 }
 
-// The contiguous run of units that worker `index` of `count` takes: an even share of the bytes.
-std::pair<std::size_t, std::size_t> share_units(const std::vector<Unit>& units, int index, int count) {
-  std::int64_t total = 0;
-  for (const Unit& u : units) total += u.bytes;
-  const auto bound = [&](int i) {
-    std::int64_t sum = 0;
-    std::size_t n = 0;
-    while (n < units.size() && 2 * sum + units[n].bytes <= 2 * total * i / count) sum += units[n++].bytes;
-    return n;
-  };
-  return {bound(index), index + 1 == count ? units.size() : bound(index + 1)};
-}
-
-DecodeShare decode_share(const std::vector<TeamFold>& folds, const std::vector<Unit>& units, bool append, int index,
-                         int count) {
-  DecodeShare share;
-  auto [begin, end] = share_units(units, index, count);
-  while (begin < end) {
-    Unit unit = units[begin++];
-    for (; begin < end && units[begin].fold == unit.fold; ++begin) unit.rows += units[begin].rows;
-    share.units.push_back(unit);
-    const std::size_t first = static_cast<std::size_t>(unit.fold), last = append && unit.fold == 0 ? 1 : folds.size();
-    for (std::size_t f = first; f < last; ++f) {
-      const Matrix& m = folds[f].matrix;
-      const int tiles = (unit.rows + simd::kTileRows - 1) / simd::kTileRows;
-      share.weights.push_back({m.tile(unit.row / simd::kTileRows), static_cast<std::size_t>(tiles) * m.tile_bytes});
+// A worker's even share of the bytes, [begin, end) of the total: a long stretch and a few short ones, which workers
+// that are done earlier may claim. Neighbouring units of one fold become one stretch.
+std::vector<Unit> make_share(const std::vector<Unit>& units, std::int64_t begin, std::int64_t end) {
+  constexpr double kLong = 0.7;
+  constexpr int kShort = 4;
+  std::vector<Unit> stretches;
+  std::int64_t at = 0;
+  double piece_end = static_cast<double>(begin);
+  for (const Unit& unit : units) {
+    const std::int64_t middle = at + unit.bytes / 2;
+    at += unit.bytes;
+    if (middle < begin || middle >= end) continue;
+    const bool fresh = static_cast<double>(middle) >= piece_end;
+    if (fresh) piece_end += (stretches.empty() ? kLong : (1 - kLong) / kShort) * static_cast<double>(end - begin);
+    if (fresh || stretches.back().fold != unit.fold) {
+      stretches.push_back(unit);
+    } else {
+      stretches.back().rows += unit.rows;
+      stretches.back().bytes += unit.bytes;
     }
   }
-  return share;
+  return stretches;
+}
+
+std::vector<Unit> make_stretches(const std::vector<Unit>& units, int workers) {
+  std::int64_t total = 0;
+  for (const Unit& u : units) total += u.bytes;
+  std::vector<std::vector<Unit>> shares;
+  std::size_t most = 0;
+  for (int w = 0; w < workers; ++w) {
+    shares.push_back(make_share(units, total * w / workers, total * (w + 1) / workers));
+    most = std::max(most, shares.back().size());
+  }
+  std::vector<Unit> stretches;
+  for (auto& share : shares) {
+    share.resize(most, Unit{});
+    stretches.insert(stretches.end(), share.begin(), share.end());
+  }
+  return stretches;
 }
 
 }  // namespace
@@ -108,8 +118,7 @@ TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kerne
       p.key_norm = norm(append->key_norm);
     }
     p.units = make_units(p.folds, p.epilogue, head_dim);
-    for (int worker = 0; worker < workers; ++worker)
-      p.decode.push_back(decode_share(p.folds, p.units, head_dim > 0, worker, workers));
+    p.stretches = make_stretches(p.units, workers);
     plan.max_width = std::max(plan.max_width, p.width);
     for (const Unit& u : p.units) plan.max_unit_rows = std::max(plan.max_unit_rows, u.rows);
     return p;

@@ -21,6 +21,8 @@ struct TeamFold {
   const float* bias;  // null: none
   DotKernel dot;
   simd::Activation kind;  // of the prepared input it takes
+
+  const std::uint8_t* row(int i) const { return matrix.tile(i / simd::kTileRows); }
 };
 
 struct TeamNorm {
@@ -35,18 +37,6 @@ struct Unit {
   int fold;  // 0, or 1 for the key/value heads of an Append
   int row, rows;
   std::int64_t bytes;  // of weights, to share the work by
-};
-
-// Bytes of weights, or of keys and values, that a worker reads one after another.
-struct Stretch {
-  const std::uint8_t* data;
-  std::size_t bytes;
-};
-
-// One worker's part of a Project when there is one token: neighbouring units as one, and the weights in reading order.
-struct DecodeShare {
-  std::vector<Unit> units;
-  std::vector<Stretch> weights;
 };
 
 struct TeamEmbed {
@@ -68,7 +58,7 @@ struct TeamProject {
   std::vector<TeamFold> folds;
   std::array<bool, 3> kinds{};  // simd::Activation kinds that the folds need
   std::vector<Unit> units;
-  std::vector<DecodeShare> decode;  // per worker
+  std::vector<Unit> stretches;  // for one token: units joined, equally many for each worker, its own ones together
   ProjectEpilogue epilogue;
   std::optional<TeamNorm> query_norm, key_norm;
   bool last_only;

@@ -69,13 +69,11 @@ void TeamExecutor::run_step(Worker& worker, const TeamProject& step) {
   const int first = all - tokens;
   const Prepared in = prepare(worker, step, first, tokens);
   Local& local = locals_[static_cast<std::size_t>(worker.index)];
-  if (tokens > 1) {
-    queue_.each(worker, static_cast<std::int64_t>(step.units.size()),
-                [&](std::int64_t i) { run_unit(step, step.units[static_cast<std::size_t>(i)], in, tokens, local); });
-    return;
-  }
-  for (const Unit& unit : step.decode[static_cast<std::size_t>(worker.index)].units)
-    run_unit(step, unit, in, tokens, local);
+  const std::vector<Unit>& units = tokens == 1 ? step.stretches : step.units;
+  queue_.each(worker, static_cast<std::int64_t>(units.size()), [&](std::int64_t i) {
+    const Unit& unit = units[static_cast<std::size_t>(i)];
+    if (unit.rows > 0) run_unit(step, unit, in, tokens, local);
+  });
 }
 
 void TeamExecutor::dot(const TeamFold& fold, const Unit& unit, const Prepared& in, int tokens, float* out,
