@@ -115,8 +115,9 @@ constexpr T sum_of(std::span<const T> values, F f) {
 }  // namespace detail
 
 // x weight / sqrt(mean(x^2) + epsilon), over the row or over each `group` columns of it (a head). Zhang, Sennrich 2019.
+template <class W = float>
 struct RmsNorm {
-  const float* weight;  // [group], or [columns]
+  const W* weight;  // [group], or [columns]
   float epsilon;
   int group = 0;  // 0: the whole row
 
@@ -131,6 +132,8 @@ struct RmsNorm {
     }
   }
 };
+template <class W>
+RmsNorm(const W*, float, int = 0) -> RmsNorm<W>;
 
 // (x - mean) weight / sqrt(variance + epsilon) + bias. Ba, Kiros, Hinton 2016.
 struct LayerNorm {

@@ -58,10 +58,7 @@ class ReferenceSteps {
 
   void normalise(T* x, int n, const NormSpec& norm) const {
     const std::vector<T> weight = weights_.template vector<T>(norm.weight);
-    T sum = 0;
-    for (int i = 0; i < n; ++i) sum += x[i] * x[i];
-    const T scale = 1 / std::sqrt(sum / static_cast<T>(n) + static_cast<T>(norm.eps));
-    for (int i = 0; i < n; ++i) x[i] *= scale * weight[static_cast<std::size_t>(i)];
+    RmsNorm{weight.data(), norm.eps}.row(std::span<T>(x, static_cast<std::size_t>(n)), 0);
   }
 
   void run(const Project& step, State& state, const FoldInputs* inputs) const {
