@@ -15,7 +15,8 @@ Limits measured_limits(const Everywhere& everywhere, bool f32, std::span<const s
   options.threads = everywhere.threads;
   options.isa = simd::kernels().name;
   if (weights.size() >= kSomeSize) options.data = weights;
-  Ceilings c = must(cached_or_probe(options));
+  options.quick = true;
+  Ceilings c = must(probe(options));
   if (!options.data.empty()) c.read_bytes_per_s = must(ReadCeiling::create(options))->sample();
   return {c.read_bytes_per_s,
           c.int8_ops,

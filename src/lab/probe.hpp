@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <fourfold/status.hpp>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -51,12 +50,6 @@ struct ProbeOptions {
 // Takes about 0.7 s; when quick, 0.1 s, and up to 0.2 s more where a hypervisor has to find the buffer first. Errors: a
 // thread count or level that cannot be had, no memory for the buffer.
 result<Ceilings> probe(const ProbeOptions& options);
-
-// The last measurement of this processor, level and thread count, at most a week old, from the file `ceilings.json` in
-// `folder`; if there is none, measures quickly and keeps that (unless on the caller's data). A file that cannot be read
-// or written is no error.
-result<Ceilings> cached_or_probe(const ProbeOptions& options, const std::filesystem::path& folder);
-result<Ceilings> cached_or_probe(const ProbeOptions& options);  // folder: $XDG_CACHE_HOME/fourfold or ~/.cache/fourfold
 
 std::string format_probe(const Ceilings& ceilings);  // aligned lines for people
 nlohmann::json to_json(const Ceilings& ceilings);    // the struct's field names

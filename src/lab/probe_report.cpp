@@ -1,22 +1,13 @@
-// Ceilings as text, as JSON and in the cache file.
-#include <chrono>
-#include <cmath>
+// Ceilings as text and as JSON.
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "cpu/topology.hpp"
 #include "lab/probe.hpp"
 
 namespace fourfold {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
-
-constexpr std::int64_t kKeepSeconds = 7 * 24 * 3600;
 
 struct TextField {
   const char* name;
@@ -43,54 +34,6 @@ constexpr NumberField kNumbers[] = {{"read_bytes_per_s", &Ceilings::read_bytes_p
                                     {"f32_flops_1", &Ceilings::f32_flops_1},
                                     {"barrier_s", &Ceilings::barrier_s},
                                     {"clock_hz", &Ceilings::clock_hz}};
-
-// Null unless every field is there with its type and the figures make sense.
-std::optional<Ceilings> from_json(const json& object) {
-  Ceilings c;
-  if (!object.is_object()) return std::nullopt;
-  for (const auto& [name, field] : kTexts) {
-    const auto it = object.find(name);
-    if (it == object.end() || !it->is_string()) return std::nullopt;
-    c.*field = it->get<std::string>();
-  }
-  for (const auto& [name, field] : kNumbers) {
-    const auto it = object.find(name);
-    if (it == object.end() || !it->is_number()) return std::nullopt;
-    c.*field = it->get<double>();
-    if (!std::isfinite(c.*field) || c.*field < 0) return std::nullopt;
-  }
-  const auto threads = object.find("threads");
-  if (threads == object.end() || !threads->is_number_integer() || c.read_bytes_per_s == 0) return std::nullopt;
-  c.threads = threads->get<int>();
-  return c;
-}
-
-json read_cache(const fs::path& file) {
-  std::ifstream in(file);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  json cache = json::parse(text, nullptr, false);
-  return cache.is_object() ? cache : json::object();
-}
-
-void write_cache(const fs::path& file, const json& cache) {
-  std::error_code ignored;
-  fs::create_directories(file.parent_path(), ignored);
-  const fs::path fresh = file.string() + ".new";
-  std::ofstream(fresh) << cache.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
-  fs::rename(fresh, file, ignored);
-}
-
-std::int64_t now_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-fs::path cache_folder() {
-  if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder == '/') {
-    return fs::path(folder) / "fourfold";
-  }
-  const char* home = std::getenv("HOME");
-  return home == nullptr || *home != '/' ? fs::path() : fs::path(home) / ".cache" / "fourfold";
-}
 
 // "45.3 GB/s": three or four digits, the unit's prefix chosen to fit.
 std::string with_unit(double value, const char* unit) {
@@ -148,34 +91,5 @@ std::string format_probe(const Ceilings& c) {
   line("clock, all threads busy", c.clock_hz, "Hz", "");
   return out;
 }
-
-result<Ceilings> cached_or_probe(const ProbeOptions& options, const fs::path& folder) {
-  const auto level = probe_level(options.isa);
-  if (!level.ok()) return level.error();
-  const Topology machine = read_topology();
-  ProbeOptions exact = options;
-  exact.threads = options.threads == 0 ? default_threads(machine) : options.threads;
-  exact.isa = (*level)->name;
-  exact.quick = true;
-  const std::string key = machine.cpu_model + ", " + std::to_string(exact.threads) + " threads, " + exact.isa;
-  const fs::path file = folder / "ceilings.json";
-
-  json cache = folder.empty() ? json::object() : read_cache(file);
-  if (const auto it = cache.find(key); it != cache.end() && it->is_object()) {
-    const auto measured = it->find("measured");
-    const bool fresh = measured != it->end() && measured->is_number_integer() &&
-                       now_seconds() - measured->get<std::int64_t>() < kKeepSeconds;
-    if (auto known = from_json(*it); known && fresh) return *std::move(known);
-  }
-  auto found = probe(exact);
-  if (!found.ok() || folder.empty() || !options.data.empty()) return found;
-  json entry = to_json(*found);
-  entry["measured"] = now_seconds();
-  cache[key] = std::move(entry);
-  write_cache(file, cache);
-  return found;
-}
-
-result<Ceilings> cached_or_probe(const ProbeOptions& options) { return cached_or_probe(options, cache_folder()); }
 
 }  // namespace fourfold

@@ -7,16 +7,12 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cpu/topology.hpp"
 
 namespace fourfold {
 namespace {
-
-namespace fs = std::filesystem;
 
 ProbeOptions quick(int threads, std::string isa) {
   ProbeOptions options;
@@ -25,23 +21,6 @@ ProbeOptions quick(int threads, std::string isa) {
   options.quick = true;
   return options;
 }
-
-class Cache : public testing::Test {
- protected:
-  void SetUp() override {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::temp_directory_path() / ("fourfold_probe_" + std::to_string(getpid()) + "_" + info->name());
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  nlohmann::json file() const { return nlohmann::json::parse(std::ifstream(folder_ / "ceilings.json")); }
-  void write(const std::string& text) const {
-    fs::create_directories(folder_);
-    std::ofstream(folder_ / "ceilings.json") << text;
-  }
-
-  fs::path folder_;
-};
 
 TEST(Probe, QuickFiguresArePositiveAndNamed) {
   const auto c = probe(quick(2, ""));
@@ -165,58 +144,6 @@ TEST(ProbeText, ShowsWhatWasMeasuredOnly) {
   EXPECT_NE(text.find("48 ns"), std::string::npos) << text;
   EXPECT_EQ(text.find("L3"), std::string::npos) << text;
   EXPECT_EQ(text.find("bf16"), std::string::npos) << text;
-}
-
-TEST_F(Cache, KeepsAndReturnsTheSameFigures) {
-  const ProbeOptions options = quick(1, "scalar");
-  const auto first = cached_or_probe(options, folder_), second = cached_or_probe(options, folder_);
-  ASSERT_TRUE(first.ok() && second.ok());
-  EXPECT_EQ(to_json(*first), to_json(*second));
-  EXPECT_EQ(file().size(), 1u);
-  ASSERT_TRUE(cached_or_probe(quick(2, "scalar"), folder_).ok());
-  EXPECT_EQ(file().size(), 2u);
-}
-
-TEST_F(Cache, FiguresOfTheCallersBytesAreNotKept) {
-  auto buffer = std::move(PageBuffer::create(4 << 20, false)).value();
-  std::memset(buffer.bytes().data(), 7, buffer.bytes().size());
-  ProbeOptions options = quick(1, "scalar");
-  options.data = buffer.bytes();
-  ASSERT_TRUE(cached_or_probe(options, folder_).ok());
-  EXPECT_FALSE(fs::exists(folder_ / "ceilings.json"));
-  options.data = {};
-  const auto kept = cached_or_probe(options, folder_);
-  options.data = buffer.bytes();
-  EXPECT_EQ(to_json(*cached_or_probe(options, folder_)), to_json(*kept));
-}
-
-TEST_F(Cache, OldOrBrokenEntriesAreMeasuredAgain) {
-  const ProbeOptions options = quick(1, "scalar");
-  ASSERT_TRUE(cached_or_probe(options, folder_).ok());
-  const nlohmann::json good = file();
-  const std::string key = good.begin().key();
-  const std::pair<const char*, nlohmann::json> faults[] = {
-      {"measured", 1000}, {"read_bytes_per_s", "fast"}, {"read_bytes_per_s", -1}, {"cpu", nullptr}, {"threads", 1.5}};
-  for (const auto& [field, value] : faults) {
-    nlohmann::json bad = good;
-    bad[key][field] = value;
-    write(bad.dump());
-    const auto again = cached_or_probe(options, folder_);
-    ASSERT_TRUE(again.ok()) << field;
-    EXPECT_GT(again->read_bytes_per_s, 0);
-    EXPECT_EQ(file()[key]["cpu"], read_topology().cpu_model);
-    EXPECT_GT(file()[key]["measured"], 1000);
-  }
-  for (const char* text : {"", "[]", "{", "\"x\"", "{\"a\":"}) {
-    write(text);
-    EXPECT_TRUE(cached_or_probe(options, folder_).ok()) << text;
-    EXPECT_TRUE(file().contains(key));
-  }
-}
-
-TEST_F(Cache, AFolderThatCannotBeWrittenIsNoError) {
-  EXPECT_TRUE(cached_or_probe(quick(1, "scalar"), "/proc/fourfold").ok());
-  EXPECT_TRUE(cached_or_probe(quick(1, "scalar"), "").ok());
 }
 
 }  // namespace
