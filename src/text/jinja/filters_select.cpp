@@ -32,7 +32,11 @@ Value follow(Evaluator& e, const Path& path, Value item, const Value* fallback) 
   return item;
 }
 
-Value folded(Evaluator& e, const Value& value) { return value.text() ? e.text(lower(value.text()->bytes)) : value; }
+Value folded(Evaluator& e, const Value& value) {
+  if (!value.text()) return value;
+  e.budget().step(value.text()->bytes.size() / 8);
+  return e.text(lower(value.text()->bytes));
+}
 
 Values sorted(Evaluator& e, std::vector<Keyed> rows, bool descending) {
   const auto before = [&](const Keyed& a, const Keyed& b) {

@@ -14,7 +14,9 @@ namespace {
 
 template <std::string (*map)(std::string_view)>
 Value mapped(Evaluator& e, const Value& self, Args&) {
-  return e.text(map(Printed(self)));
+  const Printed text(self);
+  e.budget().step(std::string_view(text).size() / 8);  // a table look-up per character
+  return e.text(map(text));
 }
 
 // Each word's first character in upper case; words begin after white space, - ( { [ <.
