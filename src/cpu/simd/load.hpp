@@ -21,7 +21,7 @@ struct Scales {
 
 template <class V>
 FOURFOLD_INLINE typename V::I splat_byte(int byte) {
-  return V::set_i(byte * 0x01010101);
+  return V::set_i(static_cast<int>(static_cast<std::uint32_t>(byte) * 0x01010101u));
 }
 
 template <class V>
@@ -30,7 +30,7 @@ struct Q4_0Load {  // d, 16 bytes of two columns: j low, j + 16 high
   static constexpr int kSubs = 1, kBytes = 16 * 18;
   template <int>
   FOURFOLD_INLINE void quants(const std::uint8_t* block, typename V::I (&u)[8]) {
-    const auto high = splat_byte<V>(static_cast<int>(0xf0));
+    const auto high = splat_byte<V>(0xf0);
     FOURFOLD_UNROLL for (int g = 0; g < 4; ++g) {
       const auto q = V::load_i(block + 32 + 64 * g);
       u[g] = V::and_i(V::template shl<4>(q), high);
@@ -111,7 +111,7 @@ struct Q8_0Load {  // d, 32 signed bytes
   static constexpr int kSubs = 1, kBytes = 16 * 34;
   template <int>
   FOURFOLD_INLINE void quants(const std::uint8_t* block, typename V::I (&u)[8]) {
-    const auto sign = splat_byte<V>(static_cast<int>(0x80));
+    const auto sign = splat_byte<V>(0x80);
     FOURFOLD_UNROLL for (int g = 0; g < 8; ++g) u[g] = V::xor_i(V::load_i(block + 32 + 64 * g), sign);
   }
   template <int>
