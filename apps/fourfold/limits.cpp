@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cpu/simd/kernels.hpp"
+#include "cpu/topology.hpp"
 #include "exit.hpp"
 #include "figures.hpp"
 #include "lab/probe.hpp"
@@ -12,7 +13,7 @@ namespace fourfold::cli {
 Limits measured_limits(const Everywhere& everywhere, bool f32, std::span<const std::byte> weights) {
   constexpr std::size_t kSomeSize = std::size_t{16} << 20;
   ProbeOptions options;
-  options.threads = everywhere.threads;
+  options.threads = std::min(everywhere.threads, default_threads());  // more only take turns, at barriers that spin
   options.isa = simd::kernels().name;
   if (weights.size() >= kSomeSize) options.data = weights;
   options.quick = true;

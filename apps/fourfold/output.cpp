@@ -68,7 +68,14 @@ int terminal_columns() {
 void remark(const std::string& line) { to_stderr(line + "\n"); }
 
 void report_error(const std::string& message) {
-  to_stderr((colours(2) ? "\033[1;31merror:\033[0m " : "error: ") + message + "\n");
+  std::string line;  // a list of requirements has one a line, and a file's texts may hold anything
+  for (std::size_t at = 0; at < message.size();) {
+    const std::size_t end = std::min(message.find('\n', at), message.size());
+    const std::size_t text = std::min(message.find_first_not_of(' ', at), end);
+    if (text < end) line += (line.empty() ? "" : "; ") + one_line(message.substr(text, end - text));
+    at = end + 1;
+  }
+  to_stderr((colours(2) ? "\033[1;31merror:\033[0m " : "error: ") + line + "\n");
 }
 
 std::string dim(const std::string& text) { return colours(2) ? "\033[2m" + text + "\033[0m" : text; }
@@ -145,6 +152,7 @@ std::string read_input(const std::string& path) {
   const int descriptor = standard ? 0 : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const std::string name = standard ? "standard input" : path;
   if (descriptor < 0) fail(name + ": " + std::strerror(errno));
+  constexpr std::size_t kMost = std::size_t{32} << 20;
   std::string text;
   std::array<char, kBuffer> part{};
   for (;;) {
@@ -156,6 +164,10 @@ std::string read_input(const std::string& path) {
       fail(name + ": " + std::strerror(error));
     }
     if (n == 0) break;
+    if (text.size() + static_cast<std::size_t>(n) > kMost) {
+      if (!standard) close(descriptor);
+      fail(name + ": holds more than 32 MiB; accepted: texts up to 32 MiB");
+    }
     text.append(part.data(), static_cast<std::size_t>(n));
   }
   if (!standard) close(descriptor);

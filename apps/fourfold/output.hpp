@@ -71,7 +71,7 @@ class OutputFile {
   int descriptor_ = -1;
 };
 
-// Every byte of a file, "-" being stdin.
+// Every byte of a file, "-" being stdin; 32 MiB at most, so that a device without end is an error.
 std::string read_input(const std::string& path);
 
 }  // namespace fourfold::cli

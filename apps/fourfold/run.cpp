@@ -42,6 +42,7 @@ std::vector<int> Run::prompt(const Model& model, std::string& text) {
     if (source.given()) misuse("run: two prompts are given; accepted: -p TEXT, -f FILE or - (stdin)");
     source.file = "-";
   }
+  if (source.text && source.file) misuse("run: two prompts are given; accepted: -p TEXT, -f FILE or - (stdin)");
   if (ids.given() && source.given()) misuse("run: ids and a text are given; accepted: one of them");
   if (ids.given()) return ids.read("run");
   if (!source.given()) misuse("run: which prompt? accepted: -p TEXT, -f FILE, - (stdin) or --ids 1,2,3");

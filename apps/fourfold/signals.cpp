@@ -27,10 +27,14 @@ void install_signals() {
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, nullptr);
+  sigaction(SIGXFSZ, &ignore, nullptr);  // a write past the file size limit fails and is told
   struct sigaction stop {};
   stop.sa_handler = on_signal;
   sigaction(SIGINT, &stop, nullptr);
   sigaction(SIGTERM, &stop, nullptr);
+  struct sigaction inherited {};
+  if (sigaction(SIGHUP, nullptr, &inherited) == 0 && inherited.sa_handler != SIG_IGN)  // nohup keeps its meaning
+    sigaction(SIGHUP, &stop, nullptr);
 }
 
 void occupy_standard_streams() {

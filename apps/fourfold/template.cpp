@@ -1,8 +1,11 @@
 // template: a conversation as a model's chat template renders it, exactly the bytes. Only a file's metadata is read.
+#include <nlohmann/json.hpp>
+
 #include "exit.hpp"
 #include "formats/checkpoint.hpp"
 #include "formats/message.hpp"
 #include "input.hpp"
+#include "json_out.hpp"
 #include "output.hpp"
 #include "shared.hpp"
 #include "text/chat_template.hpp"
@@ -39,7 +42,8 @@ struct Template {
     input.messages = read_input(*messages);
     if (tools) input.tools = read_input(*tools);
     input.add_generation_prompt = !no_generation_prompt;
-    out().write(must(apply_chat_template(text, input)));
+    const std::string rendered = must(apply_chat_template(text, input));
+    out().write(everywhere.json ? dumped(nlohmann::ordered_json{{"text", rendered}}) : rendered);
     return kGood;
   }
 };

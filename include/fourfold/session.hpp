@@ -122,7 +122,7 @@ class FOURFOLD_API Session {
   // An independent Session at the same position, sharing the weights.
   result<Session> fork() const;
   // Writes ids and caches to a file (replaced whole or not at all), and reads them back. restore refuses a file of
-  // another model, executor or cache storage by name.
+  // another model, executor or cache storage by name; save refuses what is no file, such as a device.
   status save(const std::string& path) const;
   status restore(const std::string& path);
 

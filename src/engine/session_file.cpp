@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "engine/session_state.hpp"
@@ -37,6 +38,11 @@ bool get(std::istream& in, T& value) {
 }  // namespace
 
 status Session::save(const std::string& path) const {
+  std::error_code unknown;
+  const auto kind = std::filesystem::status(path, unknown).type();
+  if (kind == std::filesystem::file_type::block || kind == std::filesystem::file_type::character ||
+      kind == std::filesystem::file_type::fifo || kind == std::filesystem::file_type::socket)
+    return {Code::invalid_argument, path + ": cannot write the session: it is a device or a pipe; accepted: a file"};
   const std::string temporary = path + ".partial";
   const auto failed = [&] {
     const std::string why = std::strerror(errno);

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "formats/checkpoint.hpp"
+#include "formats/message.hpp"
 #include "fourfold/blocks.hpp"
 #include "models/gemma3.hpp"
 #include "models/llama.hpp"
@@ -125,8 +126,8 @@ result<ModelSpec> read_model(const Checkpoint& checkpoint) {
   const bool gguf = checkpoint.format() == Checkpoint::Format::gguf;
   const Family* family = find_family(checkpoint.format(), checkpoint.architecture());
   if (!family)
-    return status{Code::unsupported, "architecture '" + checkpoint.architecture() +
-                                         "' is not known; known: " + known_architectures(checkpoint.format())};
+    return status{Code::unsupported, "architecture " + quote(checkpoint.architecture()) +
+                                         " is not known; known: " + known_architectures(checkpoint.format())};
   const bool nested = !gguf && has_text_config(checkpoint.metadata());
   Keys keys{checkpoint.metadata(), gguf ? checkpoint.architecture() + "." : nested ? "text_config." : ""};
   Hyper hyper;

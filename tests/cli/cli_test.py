@@ -4,8 +4,10 @@ import json
 import os
 import pathlib
 import pty
+import resource
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -84,6 +86,7 @@ class Usage(Program):
         self.bad(2, "--device", "info", "-m", GGUF, "--device", "tpu")
         self.bad(1, "no CUDA", "info", "-m", GGUF, "--device", "cuda:0")
         self.bad(2, "ids and a text", "run", "-m", GGUF, "--ids", "1", "-p", "x")
+        self.bad(2, "two prompts", "run", "-m", GGUF, "-p", "x", "-f", GGUF)
         self.bad(2, "-o FILE", "logits", "-m", GGUF, "--ids", "1")
 
     def test_numbers_are_parsed_whole_and_in_range(self):
@@ -475,6 +478,25 @@ class Faults(Program):
         self.put("noise.gguf", bytes(range(256)) * 64)
         self.bad(1, "noise.gguf", "info", "-m", self.path("noise.gguf"))
 
+    def test_errors_stay_on_one_line_whatever_the_file_says(self):
+        arrays.write_gguf(self.path("v.gguf"), {"general.architecture": "a\nb\x1b[31m"})
+        self.assertNotIn("\x1b", self.bad(1, "a\\x0ab\\x1b", "run", "-m", self.path("v.gguf"), "--ids", "5"))
+        arrays.write_gguf(self.path("v.gguf"), {"general.architecture": "llama"})
+        self.bad(1, ["llama.block_count is missing; ", "llama.context_length"], "run", "-m", self.path("v.gguf"), "--ids", "5")
+        self.bad(1, "sse9", "run", "-m", GGUF, "--ids", "5", environment={"FOURFOLD_ISA": "sse9"})
+
+    def test_a_text_without_end(self):
+        self.bad(1, "32 MiB", "run", "-m", GGUF, "-f", "/dev/zero")
+        self.bad(1, "32 MiB", "tokenize", "-m", GGUF, "-f", "/dev/zero")
+
+    def test_a_limit_of_file_sizes(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        self.bad(1, "File too large", "logits", "-m", LLAMA, "--ids", "5", "-o", self.path("o.npy"), preexec_fn=limit)
+        self.assertEqual(self.left(), [])
+
+    def test_far_more_threads_than_processors(self):
+        self.good("run", "-m", GGUF, "--ids", "5", "-n", "2", "-t", "300")
+
     def test_a_plan_that_cannot_be_lists_why(self):
         done = self.call("run", "-m", LLAMA, "--ids", "5", "--cache", "q8_0")
         self.assertEqual(done.returncode, 1)
@@ -508,6 +530,7 @@ class Template(Program):
         self.assertEqual(self.good("template", *files, "--bos-text", "<s>", "--eos-text", "</s>", "--no-generation-prompt"),
                          "<s>[user]h\u00e9 <b></s>".encode())
         self.assertEqual(self.good("template", *files, "-m", GGUF), "<s>[user]h\u00e9 <b>></s>".encode())
+        self.assertEqual(json.loads(self.good("template", *files, "--json")), {"text": "[user]h\u00e9 <b>>"})
         self.put("tools", b'[{"name": "f"}]')
         self.put("t", b"{{ tools[0].name }}\n\n")
         self.assertEqual(self.good("template", *files, "--tools", self.path("tools")), b"f\n")
@@ -575,6 +598,12 @@ class Chat(Program):
         self.assertIn("2 messages", remarks)
         self.assertRegex(remarks, r", [1-9]\d* reused")
         self.assertIn("no-such", self.chat(["/load " + self.path("no-such")])[1])
+
+    def test_a_session_never_replaces_a_pipe_or_a_device(self):
+        os.mkfifo(self.path("pipe"))
+        self.assertIn("accepted: a file", self.chat(["ab", "/save " + self.path("pipe")])[1])
+        self.assertTrue(stat.S_ISFIFO(os.stat(self.path("pipe")).st_mode))
+        self.assertEqual(self.left(), ["pipe", "t"])
 
     def test_a_full_context_is_told_and_the_oldest_turns_go(self):
         answers, remarks = self.chat(["ab" * 8, "cd" * 8, "ef" * 8], "-c", "64", "-n", "16")
