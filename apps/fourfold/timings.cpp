@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "figures.hpp"
-#include "program/executor.hpp"
+#include "program/backend.hpp"
 
 namespace fourfold::cli {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "program/executor.hpp"
+#include "program/backend.hpp"
 
 namespace fourfold {
 

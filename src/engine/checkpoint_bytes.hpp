@@ -2,7 +2,7 @@
 #pragma once
 
 #include "formats/checkpoint.hpp"
-#include "program/executor.hpp"
+#include "program/backend.hpp"
 
 namespace fourfold {
 

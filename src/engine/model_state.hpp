@@ -10,7 +10,7 @@
 #include "formats/checkpoint.hpp"
 #include "fourfold/session.hpp"
 #include "models/family.hpp"
-#include "program/executor.hpp"
+#include "program/backend.hpp"
 #include "text/tokenizer.hpp"
 
 namespace fourfold {

@@ -2,7 +2,7 @@
 // by any thread in any order; scales are then set so that a matrix keeps the size of what it multiplies.
 #pragma once
 
-#include "program/executor.hpp"
+#include "program/backend.hpp"
 
 namespace fourfold {
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "program/executor.hpp"
+#include "program/backend.hpp"
 
 namespace fourfold {
 

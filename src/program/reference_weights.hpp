@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fourfold/blocks.hpp"
-#include "program/executor.hpp"
+#include "program/backend.hpp"
 
 namespace fourfold {
 

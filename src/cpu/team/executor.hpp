@@ -15,7 +15,7 @@
 #include "cpu/team/cache.hpp"
 #include "cpu/team/plan.hpp"
 #include "cpu/team/weights.hpp"
-#include "program/executor.hpp"
+#include "program/backend.hpp"
 
 namespace fourfold::team {
 

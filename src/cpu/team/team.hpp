@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "program/executor.hpp"
+#include "program/backend.hpp"
 
 namespace fourfold {
 

@@ -10,7 +10,7 @@
 #include "cpu/simd/tile.hpp"
 #include "fourfold/program.hpp"
 #include "fourfold/status.hpp"
-#include "program/executor.hpp"
+#include "program/backend.hpp"
 
 namespace fourfold::team {
 

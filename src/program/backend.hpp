@@ -1,4 +1,4 @@
-// Executor: runs a planned Program over its weights and caches. Backend: the weights, resident for one executor kind.
+// Backend: the weights of a Program, resident for one kind of executor. Executor: runs it over them and its own caches.
 #pragma once
 
 #include <cstddef>
