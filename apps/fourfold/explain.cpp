@@ -49,7 +49,7 @@ std::string detail(const Program& program, const Step& step) {
     if (std::find(storages.begin(), storages.end(), name) == storages.end()) storages.push_back(name);
   };
   if (const auto* project = std::get_if<Project>(&step.op))
-    for (const Dot& fold : project->folds) add(fold.weight);
+    for (const Dot& dot : project->dots) add(dot.weight);
   if (const auto* embed = std::get_if<Embed>(&step.op)) add(embed->table);
   return joined(storages, " ");
 }

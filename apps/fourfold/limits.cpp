@@ -31,7 +31,7 @@ Limits measured_limits(const Everywhere& everywhere, bool f32, std::span<const s
 double ops_per_s(const Program& program, const Step& step, const Limits& limits) {
   const auto* project = std::get_if<Project>(&step.op);
   if (project == nullptr || limits.f32) return limits.f32_ops;
-  const Storage storage = program.tensor(project->folds.front().weight).storage;
+  const Storage storage = program.tensor(project->dots.front().weight).storage;
   const auto kind = simd::kernels().activation[simd::index(storage)];
   const double wanted = kind == simd::Activation::q15    ? limits.int8_ops
                         : kind == simd::Activation::bf16 ? limits.bf16_ops

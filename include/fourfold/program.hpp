@@ -83,13 +83,13 @@ struct Embed {
   Value out;
 };
 
-// One matrix of a Project: rows of `weight` dotted with the input, plus `bias`.
+// One matrix of a Project, a fold for each of its rows: y[r] = sum over i of weight[r, i] * in[i], plus bias[r].
 struct Dot {
   Weight weight;
   Weight bias;  // may be absent
 };
 
-// Epilogues of a Project; y0, y1, ... are the folds' results in order.
+// Epilogues of a Project; y0, y1, ... are its dots' results in order.
 struct Store {  // out = soft_cap * tanh(y0 / soft_cap), or y0 when soft_cap is 0
   Value out{};
   float soft_cap = 0;
@@ -111,12 +111,12 @@ struct Append {  // query = rope(norm(y0)); rope(norm(y1)) and y2 are appended t
 };
 using ProjectEpilogue = std::variant<Store, AddTo, Gated, Append>;
 
-// Folds of one input: prologue (an AddNorm that makes the input, an NormSpec of it), folds, epilogue.
+// Dots with one input: prologue (an AddNorm that makes the input, a norm of it), the dots, epilogue.
 struct Project {
   std::optional<AddNorm> add;  // when set, in == add->out
   Value in;
   std::optional<NormSpec> norm;
-  std::vector<Dot> folds;
+  std::vector<Dot> dots;
   ProjectEpilogue epilogue;
   bool last_only = false;  // only for tokens whose logits are wanted
 };

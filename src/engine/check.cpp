@@ -112,7 +112,7 @@ class Checker {
       ReferenceState<double> state = inputs(ids, start, step);
       const auto* project = std::get_if<Project>(&step.op);
       if (project != nullptr && precision_.rounds_activations) {
-        const auto inputs = fold_inputs(*project, ids.size());
+        const auto inputs = dot_inputs(*project, ids.size());
         steps_.run(step, state, &inputs);
       } else {
         steps_.run(step, state);
@@ -142,15 +142,15 @@ class Checker {
     return state;
   }
 
-  // What each fold multiplies its weight with: the executor's own input, its norm's scalar aside, rounded as it rounds.
-  ReferenceSteps<double>::FoldInputs fold_inputs(const Project& project, std::size_t tokens) {
+  // What each dot multiplies its weight with: the executor's own input, its norm's scalar aside, rounded as it rounds.
+  ReferenceSteps<double>::DotInputs dot_inputs(const Project& project, std::size_t tokens) {
     const auto width = static_cast<std::size_t>(program_.width(project.in));
     const float* in = session_.executor_for_check().value(project.in);
     std::vector<float> weight;
     if (project.norm) weight = weights_.vector<float>(project.norm->weight);
-    ReferenceSteps<double>::FoldInputs inputs;
-    for (const Dot& fold : project.folds) {
-      const auto kind = simd::kernels().activation[simd::index(program_.tensor(fold.weight).storage)];
+    ReferenceSteps<double>::DotInputs inputs;
+    for (const Dot& dot : project.dots) {
+      const auto kind = simd::kernels().activation[simd::index(program_.tensor(dot.weight).storage)];
       auto& rows = inputs.emplace_back(tokens * width);
       for (std::size_t t = 0; t < tokens; ++t) {
         const float* x = in + t * width;

@@ -88,21 +88,21 @@ Program build_gemma3(const Hyper& h, Weights& w) {
     w.layer(i), b.layer(i);
     const int cache = b.cache({h.kv_heads, h.head_dim, h.window(i)});
     const Value query = b.project("qkv", rms(x, norm("attn_norm", h.width)),
-                                  {w.fold("attn_q", q, h.width, h.bias.qkv), w.fold("attn_k", kv, h.width, h.bias.qkv),
-                                   w.fold("attn_v", kv, h.width, h.bias.qkv)},
+                                  {w.dot("attn_q", q, h.width, h.bias.qkv), w.dot("attn_k", kv, h.width, h.bias.qkv),
+                                   w.dot("attn_v", kv, h.width, h.bias.qkv)},
                                   Append{.cache = cache,
                                          .heads = h.heads,
                                          .rope = h.window(i) > 0 ? local : global,
                                          .query_norm = norm("attn_q_norm", h.head_dim),
                                          .key_norm = norm("attn_k_norm", h.head_dim)});
     const Value a = b.attend(query, cache, h.heads, h.scale());
-    const Value o = b.project("attn_out", {a}, w.fold("attn_output", h.width, q, h.bias.out));
+    const Value o = b.project("attn_out", {a}, w.dot("attn_output", h.width, q, h.bias.out));
     x = b.add_norm(x.value, o, norm("post_attention_norm", h.width));
     const Value m =
         b.project("gate_up", rms(x, norm("ffn_norm", h.width)),
-                  {w.fold("ffn_gate", h.ff, h.width, h.bias.mlp), w.fold("ffn_up", h.ff, h.width, h.bias.mlp)},
+                  {w.dot("ffn_gate", h.ff, h.width, h.bias.mlp), w.dot("ffn_up", h.ff, h.width, h.bias.mlp)},
                   Gated{h.activation});
-    const Value d = b.project("down", {m}, w.fold("ffn_down", h.width, h.ff, h.bias.mlp));
+    const Value d = b.project("down", {m}, w.dot("ffn_down", h.width, h.ff, h.bias.mlp));
     x = b.add_norm(x.value, d, norm("post_ffw_norm", h.width));
   }
   w.layer(-1);

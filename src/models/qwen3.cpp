@@ -29,20 +29,20 @@ Program build_qwen3(const Hyper& h, Weights& w) {
     w.layer(i), b.layer(i);
     const int cache = b.cache({h.kv_heads, h.head_dim, h.window(i)});
     const Value query = b.project("qkv", rms(x, w.norm("attn_norm", h.width, h.eps)),
-                                  {w.fold("attn_q", q, h.width, h.bias.qkv), w.fold("attn_k", kv, h.width, h.bias.qkv),
-                                   w.fold("attn_v", kv, h.width, h.bias.qkv)},
+                                  {w.dot("attn_q", q, h.width, h.bias.qkv), w.dot("attn_k", kv, h.width, h.bias.qkv),
+                                   w.dot("attn_v", kv, h.width, h.bias.qkv)},
                                   Append{.cache = cache,
                                          .heads = h.heads,
                                          .rope = rope,
                                          .query_norm = w.norm("attn_q_norm", h.head_dim, h.eps),
                                          .key_norm = w.norm("attn_k_norm", h.head_dim, h.eps)});
     const Value a = b.attend(query, cache, h.heads, h.scale());
-    x = b.project("attn_out", {a}, w.fold("attn_output", h.width, q, h.bias.out), AddTo{.x = x});
+    x = b.project("attn_out", {a}, w.dot("attn_output", h.width, q, h.bias.out), AddTo{.x = x});
     const Value m =
         b.project("gate_up", rms(x, w.norm("ffn_norm", h.width, h.eps)),
-                  {w.fold("ffn_gate", h.ff, h.width, h.bias.mlp), w.fold("ffn_up", h.ff, h.width, h.bias.mlp)},
+                  {w.dot("ffn_gate", h.ff, h.width, h.bias.mlp), w.dot("ffn_up", h.ff, h.width, h.bias.mlp)},
                   Gated{h.activation});
-    x = b.project("down", {m}, w.fold("ffn_down", h.width, h.ff, h.bias.mlp), AddTo{.x = x});
+    x = b.project("down", {m}, w.dot("ffn_down", h.width, h.ff, h.bias.mlp), AddTo{.x = x});
   }
   w.layer(-1);
   return std::move(b).logits(rms(x, w.norm("output_norm", h.width, h.eps)), w.output_or_tied(h.tied, table));

@@ -46,7 +46,7 @@ Weight Weights::matrix(const std::string& name, std::int64_t rows, std::int64_t 
   return take(name + ".weight", {rows, cols}, false);
 }
 
-Dot Weights::fold(const std::string& name, std::int64_t rows, std::int64_t cols, std::optional<bool> bias) {
+Dot Weights::dot(const std::string& name, std::int64_t rows, std::int64_t cols, std::optional<bool> bias) {
   const Weight weight = matrix(name, rows, cols);
   return {weight, bias == false ? Weight{} : take(name + ".bias", {rows}, !bias)};
 }

@@ -44,7 +44,7 @@ class Weights {
 
   Weight matrix(const std::string& name, std::int64_t rows, std::int64_t cols);
   // NAME.weight and NAME.bias: with one, without, or (unset) as the file has it.
-  Dot fold(const std::string& name, std::int64_t rows, std::int64_t cols, std::optional<bool> bias = {});
+  Dot dot(const std::string& name, std::int64_t rows, std::int64_t cols, std::optional<bool> bias = {});
   NormSpec norm(const std::string& name, std::int64_t width, float eps, float add = 0);
   // output.weight, or the embedding table when tied (unset: when the file has no output.weight).
   Weight output_or_tied(std::optional<bool> tied, Weight table);

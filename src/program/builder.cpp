@@ -28,32 +28,32 @@ Input Builder::add_norm(Value x, Value y, NormSpec post) {
   return {out, {}, AddNorm{x, y, post, out}};
 }
 
-void Builder::push(const char* what, Input in, std::vector<Dot> folds, ProjectEpilogue epilogue, bool last_only) {
+void Builder::push(const char* what, Input in, std::vector<Dot> dots, ProjectEpilogue epilogue, bool last_only) {
   program_.steps.push_back(
-      {prefix_ + what, Project{in.add, in.value, in.norm, std::move(folds), std::move(epilogue), last_only}});
+      {prefix_ + what, Project{in.add, in.value, in.norm, std::move(dots), std::move(epilogue), last_only}});
 }
 
-Value Builder::project(const char* what, Input in, std::vector<Dot> folds, Append append) {
-  append.query = value(what, rows(folds[0]));
-  push(what, in, std::move(folds), append);
+Value Builder::project(const char* what, Input in, std::vector<Dot> dots, Append append) {
+  append.query = value(what, rows(dots[0]));
+  push(what, in, std::move(dots), append);
   return append.query;
 }
 
-Value Builder::project(const char* what, Input in, std::vector<Dot> folds, Gated gate) {
-  gate.out = value(what, rows(folds[0]));
-  push(what, in, std::move(folds), gate);
+Value Builder::project(const char* what, Input in, std::vector<Dot> dots, Gated gate) {
+  gate.out = value(what, rows(dots[0]));
+  push(what, in, std::move(dots), gate);
   return gate.out;
 }
 
-Value Builder::project(const char* what, Input in, Dot fold, AddTo add) {
-  add.out = value(what, rows(fold));
-  push(what, in, {fold}, add);
+Value Builder::project(const char* what, Input in, Dot dot, AddTo add) {
+  add.out = value(what, rows(dot));
+  push(what, in, {dot}, add);
   return add.out;
 }
 
-Value Builder::project(const char* what, Input in, Dot fold, Store store) {
-  store.out = value(what, rows(fold));
-  push(what, in, {fold}, store);
+Value Builder::project(const char* what, Input in, Dot dot, Store store) {
+  store.out = value(what, rows(dot));
+  push(what, in, {dot}, store);
   return store.out;
 }
 

@@ -9,7 +9,7 @@
 
 namespace fourfold {
 
-// What a Project reads: a value, with the maps fused in front of its folds.
+// What a Project reads: a value, with the maps fused in front of its dots.
 struct Input {
   Value value;
   std::optional<NormSpec> norm{};
@@ -36,19 +36,19 @@ class Builder {
   Value embed(Weight table, float scale = 1);
   // x + norm(y), computed in front of the projection that reads it.
   Input add_norm(Value x, Value y, NormSpec post);
-  // Query, key and value folds; keys and values go to the cache, the queries are returned.
-  Value project(const char* name, Input in, std::vector<Dot> folds, Append append);
-  Value project(const char* name, Input in, std::vector<Dot> folds, Gated gate);
-  Value project(const char* name, Input in, Dot fold, AddTo add);
-  Value project(const char* name, Input in, Dot fold, Store store = {});
+  // Query, key and value dots; keys and values go to the cache, the queries are returned.
+  Value project(const char* name, Input in, std::vector<Dot> dots, Append append);
+  Value project(const char* name, Input in, std::vector<Dot> dots, Gated gate);
+  Value project(const char* name, Input in, Dot dot, AddTo add);
+  Value project(const char* name, Input in, Dot dot, Store store = {});
   Value attend(Value query, int cache, int heads, float scale, float soft_cap = 0);
   Program logits(Input in, Weight table, float soft_cap = 0) &&;
 
  private:
   Value value(const char* what, std::int64_t width);
-  void push(const char* what, Input in, std::vector<Dot> folds, ProjectEpilogue epilogue, bool last_only = false);
+  void push(const char* what, Input in, std::vector<Dot> dots, ProjectEpilogue epilogue, bool last_only = false);
   const TensorSpec& tensor(Weight w) const { return tensors_[static_cast<std::size_t>(w.id)]; }
-  std::int64_t rows(const Dot& fold) const { return tensor(fold.weight).rows; }
+  std::int64_t rows(const Dot& dot) const { return tensor(dot.weight).rows; }
 
   std::vector<TensorSpec>& tensors_;
   Program program_;

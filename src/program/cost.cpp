@@ -24,9 +24,9 @@ double tensor_bytes(const Program& program, Weight w) {
 StepCost project_cost(const Program& program, const Project& s, int tokens) {
   StepCost c;
   if (tokens == 0) return c;
-  for (const Dot& f : s.folds) {
-    const auto& t = program.tensor(f.weight);
-    c.weight_bytes += tensor_bytes(program, f.weight) + tensor_bytes(program, f.bias);
+  for (const Dot& dot : s.dots) {
+    const auto& t = program.tensor(dot.weight);
+    c.weight_bytes += tensor_bytes(program, dot.weight) + tensor_bytes(program, dot.bias);
     c.flops += 2.0 * static_cast<double>(t.rows) * static_cast<double>(t.cols) * tokens;
   }
   if (s.norm) c.weight_bytes += tensor_bytes(program, s.norm->weight);

@@ -36,11 +36,11 @@ class ReferenceSteps {
  public:
   ReferenceSteps(const Program& program, const ReferenceWeights& weights) : program_(program), weights_(weights) {}
 
-  // Per fold of a Project: what its weight is multiplied with, [tokens, width], instead of the normalised input.
-  using FoldInputs = std::vector<std::vector<T>>;
+  // Per dot of a Project: what its weight is multiplied with, [tokens, width], instead of the normalised input.
+  using DotInputs = std::vector<std::vector<T>>;
 
   // Reads the step's inputs from `state` and writes its outputs there.
-  void run(const Step& step, ReferenceState<T>& state, const FoldInputs* inputs = nullptr) const {
+  void run(const Step& step, ReferenceState<T>& state, const DotInputs* inputs = nullptr) const {
     std::visit(Overloaded{[&](const Project& s) { run(s, state, inputs); }, [&](const auto& s) { run(s, state); }},
                step.op);
   }
@@ -61,7 +61,7 @@ class ReferenceSteps {
     RmsNorm{weight.data(), norm.eps}.row(std::span<T>(x, static_cast<std::size_t>(n)), 0);
   }
 
-  void run(const Project& step, State& state, const FoldInputs* inputs) const {
+  void run(const Project& step, State& state, const DotInputs* inputs) const {
     const int first = step.last_only ? state.tokens() - state.wanted : 0, count = state.tokens() - first;
     if (count == 0) return;
     const int width = program_.width(step.in);
@@ -78,18 +78,18 @@ class ReferenceSteps {
       }
       if (step.norm) normalise(row, width, *step.norm);
     }
-    std::vector<std::vector<T>> y;  // per fold: [count, rows]
-    for (std::size_t f = 0; f < step.folds.size(); ++f)
-      y.push_back(dot(step.folds[f], inputs ? (*inputs)[f] : in, count, width));
+    std::vector<std::vector<T>> y;  // per dot: [count, rows]
+    for (std::size_t d = 0; d < step.dots.size(); ++d)
+      y.push_back(dot(step.dots[d], inputs ? (*inputs)[d] : in, count, width));
     std::visit([&](const auto& e) { finish(e, y, count, state); }, step.epilogue);
   }
 
-  std::vector<T> dot(const Dot& fold, const std::vector<T>& in, int count, int width) const {
-    const auto rows = static_cast<std::size_t>(program_.tensor(fold.weight).rows);
-    const std::vector<T> bias = weights_.template vector<T>(fold.bias);
+  std::vector<T> dot(const Dot& dot, const std::vector<T>& in, int count, int width) const {
+    const auto rows = static_cast<std::size_t>(program_.tensor(dot.weight).rows);
+    const std::vector<T> bias = weights_.template vector<T>(dot.bias);
     std::vector<T> out(static_cast<std::size_t>(count) * rows), weight;
     for (std::size_t r = 0; r < rows; ++r) {
-      weights_.row(fold.weight, static_cast<std::int64_t>(r), weight);
+      weights_.row(dot.weight, static_cast<std::int64_t>(r), weight);
       for (int t = 0; t < count; ++t) {
         const T* x = in.data() + static_cast<std::ptrdiff_t>(t) * width;
         T sum = 0;

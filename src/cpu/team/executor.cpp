@@ -89,7 +89,7 @@ WarmUp TeamExecutor::warm_up_after(std::size_t i, const Worker& worker) const {
     const std::vector<Unit>& stretches = project->stretches;
     const Unit& own =
         stretches[stretches.size() / static_cast<std::size_t>(worker.count) * static_cast<std::size_t>(worker.index)];
-    const std::uint8_t* weights = project->folds[static_cast<std::size_t>(own.fold)].row(own.row);
+    const std::uint8_t* weights = project->dots[static_cast<std::size_t>(own.dot)].row(own.row);
     return {weights, weights + std::min(static_cast<std::size_t>(own.bytes), kWarmUpBytes)};
   }
   return {};

@@ -93,8 +93,7 @@ class TeamExecutor : public Executor {
   Prepared prepare(Worker& worker, const TeamProject& step, int first, int tokens);
   float prepare_row(const TeamProject& step, int token, Local& local, bool keep_sum, std::uint8_t* const rows[3]);
   void run_unit(const TeamProject& step, const Unit& unit, const Prepared& in, int tokens, Local& local);
-  void dot(const TeamFold& fold, const Unit& unit, const Prepared& in, int tokens, float* out,
-           std::size_t stride) const;
+  void dot(const TeamDot& dot, const Unit& unit, const Prepared& in, int tokens, float* out, std::size_t stride) const;
   void append_heads(const TeamProject& step, const Append& append, const Unit& unit, const Prepared& in, int tokens,
                     Local& local);
   void turn_head(float* head, const std::optional<TeamNorm>& norm, int rope, int token, int head_dim) const;

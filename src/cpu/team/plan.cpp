@@ -14,35 +14,35 @@ constexpr std::int64_t kUnitBytes = 24 << 10;   // weights of a unit: small enou
 
 std::int64_t row_bytes(const Matrix& m) { return static_cast<std::int64_t>(m.tile_bytes) / simd::kTileRows; }
 
-// Rows per unit for a fold whose rows cost `bytes` each: whole multiples of `grain`.
+// Rows per unit for a dot whose rows cost `bytes` each: whole multiples of `grain`.
 int unit_rows(std::int64_t bytes, int grain) {
   return static_cast<int>(std::max<std::int64_t>(1, kUnitBytes / (bytes * grain))) * grain;
 }
 
-void add_units(std::vector<Unit>& units, int fold, int rows, int step, std::int64_t bytes_per_row) {
+void add_units(std::vector<Unit>& units, int dot, int rows, int step, std::int64_t bytes_per_row) {
   for (int row = 0; row < rows; row += step) {
     const int n = std::min(step, rows - row);
-    units.push_back({fold, row, n, n * bytes_per_row});
+    units.push_back({dot, row, n, n * bytes_per_row});
   }
 }
 
-std::vector<Unit> make_units(const std::vector<TeamFold>& folds, const ProjectEpilogue& epilogue, int head_dim) {
+std::vector<Unit> make_units(const std::vector<TeamDot>& dots, const ProjectEpilogue& epilogue, int head_dim) {
   std::vector<Unit> units;
-  std::int64_t bytes = 0;  // of one row of each fold that a unit walks together
-  for (const TeamFold& f : folds) bytes += row_bytes(f.matrix);
+  std::int64_t bytes = 0;  // of one row of each dot that a unit walks together
+  for (const TeamDot& dot : dots) bytes += row_bytes(dot.matrix);
   if (!std::holds_alternative<Append>(epilogue)) {
-    add_units(units, 0, folds[0].matrix.rows, unit_rows(bytes, kPairRows), bytes);
+    add_units(units, 0, dots[0].matrix.rows, unit_rows(bytes, kPairRows), bytes);
     return units;
   }
   const int grain = std::lcm(head_dim, simd::kTileRows);  // whole heads and whole tiles
-  const std::int64_t query = row_bytes(folds[0].matrix), key_value = bytes - query;
-  add_units(units, 0, folds[0].matrix.rows, grain, query);
-  add_units(units, 1, folds[1].matrix.rows, grain, key_value);
+  const std::int64_t query = row_bytes(dots[0].matrix), key_value = bytes - query;
+  add_units(units, 0, dots[0].matrix.rows, grain, query);
+  add_units(units, 1, dots[1].matrix.rows, grain, key_value);
   return units;
 }
 
 // A worker's even share of the bytes, [begin, end) of the total: a long stretch and a few short ones, which workers
-// that are done earlier may claim. Neighbouring units of one fold become one stretch.
+// that are done earlier may claim. Neighbouring units of one dot become one stretch.
 std::vector<Unit> make_share(const std::vector<Unit>& units, std::int64_t begin, std::int64_t end) {
   constexpr double kLong = 0.7;
   constexpr int kShort = 4;
@@ -55,7 +55,7 @@ std::vector<Unit> make_share(const std::vector<Unit>& units, std::int64_t begin,
     if (middle < begin || middle >= end) continue;
     const bool fresh = static_cast<double>(middle) >= piece_end;
     if (fresh) piece_end += (stretches.empty() ? kLong : (1 - kLong) / kShort) * static_cast<double>(end - begin);
-    if (fresh || stretches.back().fold != unit.fold) {
+    if (fresh || stretches.back().dot != unit.dot) {
       stretches.push_back(unit);
     } else {
       stretches.back().rows += unit.rows;
@@ -92,11 +92,11 @@ TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kerne
     if (!n) return {};
     return TeamNorm{weights.vector(n->weight), n->eps};
   };
-  const auto fold = [&](const Dot& f) {
-    const Matrix& m = weights.matrix(f.weight);
+  const auto dot = [&](const Dot& d) {
+    const Matrix& m = weights.matrix(d.weight);
     const auto s = simd::index(m.storage);
-    return TeamFold{m, weights.vector(f.bias), f32 ? kernels.dot_f32[s] : kernels.dot[s],
-                    f32 ? simd::Activation::f32 : kernels.activation[s]};
+    return TeamDot{m, weights.vector(d.bias), f32 ? kernels.dot_f32[s] : kernels.dot[s],
+                   f32 ? simd::Activation::f32 : kernels.activation[s]};
   };
   const auto project = [&](const Project& s) {
     TeamProject p{};
@@ -104,10 +104,10 @@ TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kerne
     if (s.add) p.add = TeamAddNorm{s.add->x, s.add->y, s.add->out, *norm(s.add->norm)};
     p.in = s.in;
     p.norm = norm(s.norm);
-    for (const Dot& f : s.folds) {
-      p.folds.push_back(fold(f));
-      p.kinds[static_cast<std::size_t>(p.folds.back().kind)] = true;
-      plan.max_rows = std::max(plan.max_rows, p.folds.back().matrix.rows);
+    for (const Dot& d : s.dots) {
+      p.dots.push_back(dot(d));
+      p.kinds[static_cast<std::size_t>(p.dots.back().kind)] = true;
+      plan.max_rows = std::max(plan.max_rows, p.dots.back().matrix.rows);
     }
     p.epilogue = s.epilogue;
     p.last_only = s.last_only;
@@ -117,7 +117,7 @@ TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kerne
       p.query_norm = norm(append->query_norm);
       p.key_norm = norm(append->key_norm);
     }
-    p.units = make_units(p.folds, p.epilogue, head_dim);
+    p.units = make_units(p.dots, p.epilogue, head_dim);
     p.stretches = make_stretches(p.units, workers);
     plan.max_width = std::max(plan.max_width, p.width);
     for (const Unit& u : p.units) plan.max_unit_rows = std::max(plan.max_unit_rows, u.rows);

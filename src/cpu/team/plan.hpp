@@ -16,10 +16,11 @@ namespace fourfold::team {
 using simd::Kernels;
 using DotKernel = void (*)(const simd::DotArgs&);
 
-struct TeamFold {
+// A Dot with the kernel that computes it.
+struct TeamDot {
   Matrix matrix;
   const float* bias;  // null: none
-  DotKernel dot;
+  DotKernel kernel;
   simd::Activation kind;  // of the prepared input it takes
 
   const std::uint8_t* row(int i) const { return matrix.tile(i / simd::kTileRows); }
@@ -30,11 +31,11 @@ struct TeamNorm {
   float eps;
 };
 
-// A unit of a Project: consecutive rows that one worker computes for all tokens, whole tiles of each fold it touches.
-// Store, AddTo: rows of fold 0. Gated: the same rows of both folds. Append: whole heads; a unit of kv heads holds the
-// same heads of folds 1 and 2, so that one worker appends key and value together.
+// A unit of a Project: consecutive rows that one worker computes for all tokens, whole tiles of each dot it touches.
+// Store, AddTo: rows of dot 0. Gated: the same rows of both dots. Append: whole heads; a unit of kv heads holds the
+// same heads of dots 1 and 2, so that one worker appends key and value together.
 struct Unit {
-  int fold;  // 0, or 1 for the key/value heads of an Append
+  int dot;  // 0, or 1 for the key/value heads of an Append
   int row, rows;
   std::int64_t bytes;  // of weights, to share the work by
 };
@@ -55,8 +56,8 @@ struct TeamProject {
   std::optional<TeamAddNorm> add;
   Value in;
   std::optional<TeamNorm> norm;
-  std::vector<TeamFold> folds;
-  std::array<bool, 3> kinds{};  // simd::Activation kinds that the folds need
+  std::vector<TeamDot> dots;
+  std::array<bool, 3> kinds{};  // simd::Activation kinds that the dots need
   std::vector<Unit> units;
   std::vector<Unit> stretches;  // for one token: units joined, equally many for each worker, its own ones together
   ProjectEpilogue epilogue;
@@ -77,7 +78,7 @@ struct TeamPlan {
   ArenaPlan arena;
   int max_width = 0;      // of any Project's input
   int max_unit_rows = 0;  // of the largest unit
-  int max_rows = 0;       // of any fold
+  int max_rows = 0;       // of any dot
 };
 
 TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kernels& kernels, int workers, bool f32,

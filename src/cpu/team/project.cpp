@@ -76,15 +76,15 @@ void TeamExecutor::run_step(Worker& worker, const TeamProject& step) {
   });
 }
 
-void TeamExecutor::dot(const TeamFold& fold, const Unit& unit, const Prepared& in, int tokens, float* out,
+void TeamExecutor::dot(const TeamDot& dot, const Unit& unit, const Prepared& in, int tokens, float* out,
                        std::size_t stride) const {
-  fold.dot({fold.matrix.tile(unit.row / simd::kTileRows), unit.rows, fold.matrix.cols,
-            in.rows[static_cast<std::size_t>(fold.kind)], simd::activation_bytes(fold.kind, fold.matrix.cols), tokens,
-            out, stride});
+  dot.kernel({dot.matrix.tile(unit.row / simd::kTileRows), unit.rows, dot.matrix.cols,
+              in.rows[static_cast<std::size_t>(dot.kind)], simd::activation_bytes(dot.kind, dot.matrix.cols), tokens,
+              out, stride});
   for (int t = 0; t < tokens; ++t) {
     float* row = out + static_cast<std::size_t>(t) * stride;
     if (in.scale) k_.scale(row, in.scale[t], unit.rows);
-    if (fold.bias) k_.add(row, fold.bias + unit.row, unit.rows, row);
+    if (dot.bias) k_.add(row, dot.bias + unit.row, unit.rows, row);
   }
 }
 
@@ -93,18 +93,18 @@ void TeamExecutor::run_unit(const TeamProject& step, const Unit& unit, const Pre
   const auto out_rows = [&](Value v, int token) { return at(v, static_cast<int>(ids_.size()), token) + unit.row; };
   std::visit(
       Overloaded{[&](const Store& e) {
-                   dot(step.folds[0], unit, in, tokens, out_rows(e.out, 0), static_cast<std::size_t>(width(e.out)));
+                   dot(step.dots[0], unit, in, tokens, out_rows(e.out, 0), static_cast<std::size_t>(width(e.out)));
                    if (e.soft_cap > 0)
                      for (int t = 0; t < tokens; ++t) k_.soft_cap(out_rows(e.out, t), e.soft_cap, unit.rows);
                  },
                  [&](const AddTo& e) {
-                   dot(step.folds[0], unit, in, tokens, out_rows(e.out, 0), static_cast<std::size_t>(width(e.out)));
+                   dot(step.dots[0], unit, in, tokens, out_rows(e.out, 0), static_cast<std::size_t>(width(e.out)));
                    for (int t = 0; t < tokens; ++t)
                      k_.add(out_rows(e.x, t), out_rows(e.out, t), unit.rows, out_rows(e.out, t));
                  },
                  [&](const Gated& e) {
-                   dot(step.folds[0], unit, in, tokens, local.out.data(), n);
-                   dot(step.folds[1], unit, in, tokens, local.out2.data(), n);
+                   dot(step.dots[0], unit, in, tokens, local.out.data(), n);
+                   dot(step.dots[1], unit, in, tokens, local.out2.data(), n);
                    const auto gate = e.activation == Activation::silu ? k_.silu_gate : k_.gelu_gate;
                    for (int t = 0; t < tokens; ++t) {
                      const std::size_t row = static_cast<std::size_t>(t) * n;
@@ -129,16 +129,16 @@ void TeamExecutor::append_heads(const TeamProject& step, const Append& e, const 
                                 int tokens, Local& local) {
   const int d = model_->program.caches[static_cast<std::size_t>(e.cache)].head_dim;
   const auto n = static_cast<std::size_t>(unit.rows);
-  if (unit.fold == 0) {
+  if (unit.dot == 0) {
     float* query = at(e.query, tokens) + unit.row;
-    dot(step.folds[0], unit, in, tokens, query, static_cast<std::size_t>(width(e.query)));
+    dot(step.dots[0], unit, in, tokens, query, static_cast<std::size_t>(width(e.query)));
     for (int t = 0; t < tokens; ++t)
       for (int row = 0; row < unit.rows; row += d)
         turn_head(query + static_cast<std::ptrdiff_t>(t) * width(e.query) + row, step.query_norm, e.rope, t, d);
     return;
   }
-  dot(step.folds[1], unit, in, tokens, local.out.data(), n);
-  dot(step.folds[2], unit, in, tokens, local.out2.data(), n);
+  dot(step.dots[1], unit, in, tokens, local.out.data(), n);
+  dot(step.dots[2], unit, in, tokens, local.out2.data(), n);
   for (int t = 0; t < tokens; ++t)
     for (int row = 0; row < unit.rows; row += d) {
       float* key = local.out.data() + static_cast<std::size_t>(t) * n + row;

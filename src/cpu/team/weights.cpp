@@ -23,11 +23,9 @@ std::vector<int> matrix_order(const Program& program) {
     if (!placed[static_cast<std::size_t>(w.id)]) order.push_back(w.id);
     placed[static_cast<std::size_t>(w.id)] = true;
   };
-  const auto folds = [&](const Step& step) {
+  for (const Step& step : program.steps)
     if (const auto* project = std::get_if<Project>(&step.op))
-      for (const Dot& fold : project->folds) place(fold.weight);
-  };
-  for (const Step& step : program.steps) folds(step);
+      for (const Dot& dot : project->dots) place(dot.weight);
   for (const Step& step : program.steps)
     if (const auto* embed = std::get_if<Embed>(&step.op)) place(embed->table);
   return order;
