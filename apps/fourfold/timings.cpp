@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/session_state.hpp"
 #include "figures.hpp"
-#include "program/backend.hpp"
 
 namespace fourfold::cli {
 
@@ -13,7 +13,7 @@ void compare_with_limits(Timings& t, Session& session, const Everywhere& everywh
   for (int i = 0; i < t.decode_tokens; ++i)
     t.bytes_per_token += cost(program, 1, session.position() - i, session.cache(), 1).bytes() / t.decode_tokens;
   if (everywhere.executor != "team") return;
-  const Limits limits = measured_limits(everywhere, f32, session.executor_for_check().weights());
+  const Limits limits = measured_limits(everywhere, f32, executor_of(session).weights());
   t.read_bytes_per_s = limits.bytes_per_s;
   t.memory_binds = floor_of(program, {1, session.position(), session.cache(), 1}, limits).memory_binds();
 }

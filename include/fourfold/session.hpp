@@ -129,11 +129,10 @@ class FOURFOLD_API Session {
   // Fills the caches up to `positions` with random values and ids 0: for timing at depth.
   status fill(int positions, std::uint64_t seed = 1);
 
-  Executor& executor_for_check();
-
  private:
   friend class Model;
   friend class Generation;
+  friend Executor& executor_of(Session& session);  // for check and benchmarks, inside the library
   struct State;
   explicit Session(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

@@ -6,18 +6,19 @@
 #include <numeric>
 
 #include "cpu/simd/kernels.hpp"
+#include "engine/session_state.hpp"
 #include "program/reference_steps.hpp"
 
 namespace fourfold {
 namespace {
 
-// Largest distances: float32 rounding, and storing keys and values with fewer bits (DESIGN section 7).
-constexpr double kFloat32 = 1e-11, kHalf = 1e-6, kBfloat16 = 1e-5, kInt8 = 5e-5;
+// Largest distances: float32 rounding, and what storing keys and values with fewer bits costs.
+constexpr double kFloat32 = 1e-11, kHalf = 1e-6, kBfloat16 = 1e-5, kQ8 = 5e-5;
 // A coordinate may be off by this many relative errors of the whole output.
 constexpr double kOutlier = 12;
 
 double cache_tolerance(Storage cache) {
-  return cache == Storage::f32 ? kFloat32 : cache == Storage::f16 ? kHalf : cache == Storage::bf16 ? kBfloat16 : kInt8;
+  return cache == Storage::f32 ? kFloat32 : cache == Storage::f16 ? kHalf : cache == Storage::bf16 ? kBfloat16 : kQ8;
 }
 
 // One row as a dot of the team executor sees it: times the norm's weight, rounded to the kind of activation.
@@ -135,7 +136,7 @@ class Checker {
     const StepUses use = uses(step);
     for (const Value v : use.writes) state.values[id(v)].assign(numbers(v, ids.size()), 0);
     for (const Value v : use.reads) {
-      const float* from = session_.executor_for_check().value(v);
+      const float* from = executor_of(session_).value(v);
       state.values[id(v)].assign(from, from + numbers(v, ids.size()));
     }
     if (const auto* attend = std::get_if<Attend>(&step.op)) read_cache(attend->cache, state);
@@ -145,7 +146,7 @@ class Checker {
   // What each dot multiplies its weight with: the executor's own input, its norm's scalar aside, rounded as it rounds.
   ReferenceSteps<double>::DotInputs dot_inputs(const Project& project, std::size_t tokens) {
     const auto width = static_cast<std::size_t>(program_.width(project.in));
-    const float* in = session_.executor_for_check().value(project.in);
+    const float* in = executor_of(session_).value(project.in);
     std::vector<float> weight;
     if (project.norm) weight = weights_.vector<float>(project.norm->weight);
     ReferenceSteps<double>::DotInputs inputs;
@@ -171,7 +172,7 @@ class Checker {
     std::vector<float> key(static_cast<std::size_t>(spec.head_dim)), value(key.size());
     for (int position = 0; position < session_.position(); ++position)
       for (int head = 0; head < spec.kv_heads; ++head) {
-        session_.executor_for_check().cached(cache, position, head, key.data(), value.data());
+        executor_of(session_).cached(cache, position, head, key.data(), value.data());
         to.keys.insert(to.keys.end(), key.begin(), key.end());
         to.values.insert(to.values.end(), value.begin(), value.end());
       }
@@ -181,9 +182,8 @@ class Checker {
     const int width = program_.width(v);
     Comparison comparison(step.name, program_.values[id(v)].name, width, kFloat32);
     for (int t = 0; t < state.tokens(); ++t) {
-      const float* got = v == program_.logits
-                             ? session_.logits(t).data()
-                             : session_.executor_for_check().value(v) + static_cast<std::ptrdiff_t>(t) * width;
+      const float* got = v == program_.logits ? session_.logits(t).data()
+                                              : executor_of(session_).value(v) + static_cast<std::ptrdiff_t>(t) * width;
       for (int i = 0; i < width; ++i) comparison.add(got[i], state.at(v, t)[i]);
     }
     checks.push_back(std::move(comparison).verdict());
@@ -198,7 +198,7 @@ class Checker {
     std::vector<float> key(static_cast<std::size_t>(spec.head_dim)), value(key.size());
     for (int position = state.position; position < session_.position(); ++position)
       for (int head = 0; head < spec.kv_heads; ++head) {
-        session_.executor_for_check().cached(cache, position, head, key.data(), value.data());
+        executor_of(session_).cached(cache, position, head, key.data(), value.data());
         const auto at = static_cast<std::size_t>(position * width + head * spec.head_dim);
         for (std::size_t i = 0; i < key.size(); ++i) {
           keys.add(key[i], expected.keys[at + i]);

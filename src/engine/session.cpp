@@ -58,7 +58,7 @@ std::size_t Session::weight_bytes() const { return state_->backend->weight_bytes
 std::size_t Session::cache_bytes() const { return state_->executor->cache_bytes(); }
 Storage Session::cache() const { return *state_->options.cache; }
 const Model& Session::model() const { return state_->model; }
-Executor& Session::executor_for_check() { return *state_->executor; }
+Executor& executor_of(Session& session) { return *session.state_->executor; }
 
 std::span<const float> Session::logits(int i) const {
   const auto vocab = static_cast<std::size_t>(state_->model.vocab());

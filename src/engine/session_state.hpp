@@ -21,4 +21,7 @@ struct FOURFOLD_LOCAL Session::State {
                                              const SessionOptions& options);
 };
 
+// What runs a Session's Program, for those who look at Values and weights: check, and the probes of the program.
+Executor& executor_of(Session& session);
+
 }  // namespace fourfold
