@@ -15,6 +15,23 @@
 namespace fourfold::cli {
 namespace {
 
+// Steps that cost the same in every layer.
+struct Row {
+  std::string name, move, detail;
+  int times = 0;
+  Floor each;
+};
+
+struct Report {
+  const Program& program;
+  Work work;
+  Limits ceilings;
+  Floor total;
+  std::vector<Row> rows;
+
+  double share(const Row& row) const { return row.times * row.each.seconds / total.seconds; }
+};
+
 struct Explain {
   Source source;
   Everywhere everywhere;
@@ -28,13 +45,8 @@ struct Explain {
  private:
   Limits limits() const;
   Work work(const Program& program) const;
-};
-
-// Steps that cost the same in every layer.
-struct Row {
-  std::string name, detail;
-  int times = 0;
-  Floor each;
+  void print(const Report& report) const;
+  void print_json(const Report& report) const;
 };
 
 // What tells steps of one name apart: storage of the weights, or how far attention looks back.
@@ -59,11 +71,11 @@ const char* move_of(const Step& step) { return std::holds_alternative<Embed>(ste
 std::vector<Row> rows_of(const Program& program, const Work& work, const Limits& limits, bool ungrouped) {
   std::vector<Row> rows;
   for (const Step& step : program.steps) {
-    Row row{ungrouped ? step.name : without_layer(step.name), std::string(move_of(step)) + "  " + detail(program, step),
-            1, floor_of(program, step, work, limits)};
+    Row row{ungrouped ? step.name : without_layer(step.name), move_of(step), detail(program, step), 1,
+            floor_of(program, step, work, limits)};
     const auto same = std::find_if(rows.begin(), rows.end(), [&](const Row& r) {
-      return r.name == row.name && r.detail == row.detail && r.each.cost.bytes() == row.each.cost.bytes() &&
-             r.each.cost.flops == row.each.cost.flops;
+      return r.name == row.name && r.move == row.move && r.detail == row.detail &&
+             r.each.cost.bytes() == row.each.cost.bytes() && r.each.cost.flops == row.each.cost.flops;
     });
     if (same == rows.end())
       rows.push_back(std::move(row));
@@ -102,55 +114,59 @@ std::string total_line(const Floor& total, int tokens, std::optional<double> pri
   return line;
 }
 
+void Explain::print_json(const Report& r) const {
+  nlohmann::ordered_json json{{"model", described(r.program)}, {"tokens", r.work.tokens}, {"context", r.work.context}};
+  json["cache"] = info(r.work.cache).name;
+  for (const Row& row : r.rows)
+    json["steps"].push_back({{"step", row.name},
+                             {"move", row.move},
+                             {"detail", row.detail},
+                             {"times", row.times},
+                             {"bytes", row.each.cost.bytes()},
+                             {"flops", row.each.cost.flops},
+                             {"floor_s", row.each.seconds},
+                             {"binds", row.each.binds()},
+                             {"share", r.share(row)}});
+  json["total"] = {{"bytes", r.total.cost.bytes()},
+                   {"flops", r.total.cost.flops},
+                   {"floor_s", r.total.seconds},
+                   {"tokens_per_s", r.work.tokens / r.total.seconds},
+                   {"mfu", r.total.compute_s / r.total.seconds},
+                   {"binds", r.total.binds()}};
+  if (price) json["total"]["dollars_per_million_tokens"] = *price / 3600 * r.total.seconds / r.work.tokens * 1e6;
+  json["ceilings"] = {{"read_bytes_per_s", r.ceilings.bytes_per_s},
+                      {"int8_ops_per_s", r.ceilings.int8_ops},
+                      {"bf16_ops_per_s", r.ceilings.bf16_ops},
+                      {"f32_ops_per_s", r.ceilings.f32_ops},
+                      {"source", r.ceilings.source}};
+  out().write(dumped(json));
+}
+
+void Explain::print(const Report& r) const {
+  Table table{"llrrrrlr"};
+  table.row({"step", "move", "times", "bytes", "FLOP", "floor us", "binds", "share"});
+  for (const Row& row : r.rows)
+    table.row({row.name, row.move + "  " + row.detail, std::to_string(row.times), in_bytes(row.each.cost.bytes()),
+               in_thousands(row.each.cost.flops), fixed(row.each.seconds * 1e6, 1), row.each.binds(),
+               percent(r.share(row))});
+  table.row({"total", "", "", in_bytes(r.total.cost.bytes()), in_thousands(r.total.cost.flops),
+             fixed(r.total.seconds * 1e6, 1), r.total.binds(), "100%"});
+  out().write(table.text());
+  out().write("\n" + described(r.program) + ", " + (tokens == 1 ? "1 token" : grouped_by_three(tokens) + " tokens") +
+              " at context " + grouped_by_three(r.work.context) + " (cache " + std::string(info(r.work.cache).name) +
+              "): " + total_line(r.total, tokens, price) + "\n");
+  out().write("ceilings: " + fixed(r.ceilings.bytes_per_s / 1e9, 1) + " GB/s read · " +
+              in_thousands(r.ceilings.int8_ops) + "op/s int8 · " + in_thousands(r.ceilings.bf16_ops) + "op/s bf16 · " +
+              in_thousands(r.ceilings.f32_ops) + "op/s f32 (" + r.ceilings.source + ")\n");
+}
+
 int Explain::run() const {
   const Program program = read_program(source, "explain");
   const Limits ceilings = limits();
   const Work what = work(program);
-  const Floor total = floor_of(program, what, ceilings);
-  const auto rows = rows_of(program, what, ceilings, ungrouped);
-  if (everywhere.json) {
-    nlohmann::ordered_json json{{"model", described(program)}, {"tokens", what.tokens}, {"context", what.context}};
-    json["cache"] = info(what.cache).name;
-    for (const Row& row : rows)
-      json["steps"].push_back({{"step", row.name},
-                               {"move", row.detail.substr(0, row.detail.find(' '))},
-                               {"detail", row.detail.substr(row.detail.find("  ") + 2)},
-                               {"times", row.times},
-                               {"bytes", row.each.cost.bytes()},
-                               {"flops", row.each.cost.flops},
-                               {"floor_s", row.each.seconds},
-                               {"binds", row.each.binds()},
-                               {"share", row.times * row.each.seconds / total.seconds}});
-    json["total"] = {{"bytes", total.cost.bytes()},
-                     {"flops", total.cost.flops},
-                     {"floor_s", total.seconds},
-                     {"tokens_per_s", what.tokens / total.seconds},
-                     {"mfu", total.compute_s / total.seconds},
-                     {"binds", total.binds()}};
-    if (price) json["total"]["dollars_per_million_tokens"] = *price / 3600 * total.seconds / what.tokens * 1e6;
-    json["ceilings"] = {{"read_bytes_per_s", ceilings.bytes_per_s},
-                        {"int8_ops_per_s", ceilings.int8_ops},
-                        {"bf16_ops_per_s", ceilings.bf16_ops},
-                        {"f32_ops_per_s", ceilings.f32_ops},
-                        {"source", ceilings.source}};
-    out().write(dumped(json));
-    return kGood;
-  }
-  Table table{"llrrrrlr"};
-  table.row({"step", "move", "times", "bytes", "FLOP", "floor us", "binds", "share"});
-  for (const Row& row : rows)
-    table.row({row.name, row.detail, std::to_string(row.times), in_bytes(row.each.cost.bytes()),
-               in_thousands(row.each.cost.flops), fixed(row.each.seconds * 1e6, 1), row.each.binds(),
-               percent(row.times * row.each.seconds / total.seconds)});
-  table.row({"total", "", "", in_bytes(total.cost.bytes()), in_thousands(total.cost.flops),
-             fixed(total.seconds * 1e6, 1), total.binds(), "100%"});
-  out().write(table.text());
-  out().write("\n" + described(program) + ", " + (tokens == 1 ? "1 token" : grouped_by_three(tokens) + " tokens") +
-              " at context " + grouped_by_three(what.context) + " (cache " + std::string(info(what.cache).name) +
-              "): " + total_line(total, tokens, price) + "\n");
-  out().write("ceilings: " + fixed(ceilings.bytes_per_s / 1e9, 1) + " GB/s read · " + in_thousands(ceilings.int8_ops) +
-              "op/s int8 · " + in_thousands(ceilings.bf16_ops) + "op/s bf16 · " + in_thousands(ceilings.f32_ops) +
-              "op/s f32 (" + ceilings.source + ")\n");
+  const Report report{program, what, ceilings, floor_of(program, what, ceilings),
+                      rows_of(program, what, ceilings, ungrouped)};
+  everywhere.json ? print_json(report) : print(report);
   return kGood;
 }
 
