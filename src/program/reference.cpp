@@ -3,12 +3,13 @@
 #include <istream>
 #include <ostream>
 
+#include "program/noise.hpp"
 #include "program/reference_steps.hpp"
 
 namespace fourfold {
 namespace {
 
-struct Model {
+struct Loaded {
   Program program;
   ReferenceWeights weights;
 };
@@ -16,7 +17,7 @@ struct Model {
 template <class T>
 class ReferenceExecutor : public Executor {
  public:
-  explicit ReferenceExecutor(std::shared_ptr<const Model> model)
+  explicit ReferenceExecutor(std::shared_ptr<const Loaded> model)
       : model_(std::move(model)), steps_(model_->program, model_->weights) {
     state_.program = &model_->program;
     state_.values.resize(model_->program.values.size());
@@ -58,13 +59,11 @@ class ReferenceExecutor : public Executor {
     return sum;
   }
   void randomize_cache(int positions, std::uint64_t seed) override {
+    Noise noise(seed);
     for (std::size_t c = 0; c < state_.caches.size(); ++c)
       for (auto* list : {&state_.caches[c].keys, &state_.caches[c].values}) {
         list->resize(used(c, positions));
-        for (T& x : *list) {
-          seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth, MMIX
-          x = (static_cast<T>(seed >> 40) / T{8388608} - 1) * static_cast<T>(1.7320508);
-        }
+        for (T& x : *list) x = noise();
       }
   }
 
@@ -91,7 +90,7 @@ class ReferenceExecutor : public Executor {
     return static_cast<std::size_t>(positions) * static_cast<std::size_t>(spec.kv_heads * spec.head_dim);
   }
 
-  std::shared_ptr<const Model> model_;
+  std::shared_ptr<const Loaded> model_;
   ReferenceSteps<T> steps_;
   ReferenceState<T> state_{};
   mutable std::vector<std::vector<float>> shown_;
@@ -100,7 +99,7 @@ class ReferenceExecutor : public Executor {
 template <class T>
 class ReferenceBackend : public Backend {
  public:
-  explicit ReferenceBackend(std::shared_ptr<const Model> model) : model_(std::move(model)) {}
+  explicit ReferenceBackend(std::shared_ptr<const Loaded> model) : model_(std::move(model)) {}
   std::string name() const override { return sizeof(T) == sizeof(double) ? "reference, double" : "reference, float"; }
   std::size_t weight_bytes() const override { return model_->weights.bytes(); }
   result<std::unique_ptr<Executor>> plan(const PlanOptions&) override {
@@ -108,7 +107,7 @@ class ReferenceBackend : public Backend {
   }
 
  private:
-  std::shared_ptr<const Model> model_;
+  std::shared_ptr<const Loaded> model_;
 };
 
 }  // namespace
@@ -118,7 +117,7 @@ result<std::unique_ptr<Backend>> make_reference(const Program& program, const We
   auto weights = ReferenceWeights::load(program, bytes);
   if (!weights.ok()) return weights.error();
   if (options.progress) options.progress(1);
-  auto model = std::make_shared<const Model>(Model{program, std::move(weights).value()});
+  auto model = std::make_shared<const Loaded>(Loaded{program, std::move(weights).value()});
   if (in_double) return std::unique_ptr<Backend>(std::make_unique<ReferenceBackend<double>>(std::move(model)));
   return std::unique_ptr<Backend>(std::make_unique<ReferenceBackend<float>>(std::move(model)));
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cpu/team/executor.hpp"
+#include "program/noise.hpp"
 
 namespace fourfold::team {
 
@@ -101,22 +102,17 @@ void TeamExecutor::attend_tile(const TeamAttend& step, int kv_head, int token, i
               at(step.out, tokens, row_token(r)) + std::ptrdiff_t{row_head(r)} * step.head_dim);
 }
 
-// Keys and values of unit scale in every layer, from a counter-based generator: for timing at depth.
 void TeamExecutor::randomize_cache(int positions, std::uint64_t seed) {
+  Noise noise(seed);
   std::vector<float> key, value;
-  const auto fill = [&seed](std::vector<float>& v) {
-    for (float& x : v) {
-      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth, MMIX
-      x = (static_cast<float>(seed >> 40) / 8388608.0f - 1) * 1.7320508f;
-    }
-  };
   for (std::size_t c = 0; c < model_->program.caches.size(); ++c) {
     const CacheSpec& spec = model_->program.caches[c];
     key.resize(static_cast<std::size_t>(spec.head_dim));
     value.resize(key.size());
     for (int head = 0; head < spec.kv_heads; ++head)
       for (int p = 0; p < positions; ++p) {
-        fill(key), fill(value);
+        for (float& x : key) x = noise();
+        for (float& x : value) x = noise();
         k_.kv_append(cache_.type(), cache_.leaf(static_cast<int>(c), head, p), p % simd::kLeafKeys, key.data(),
                      value.data(), spec.head_dim);
       }
