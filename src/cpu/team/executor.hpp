@@ -1,9 +1,9 @@
 // TeamExecutor: one forward is one run of the pool; steps follow each other with a barrier between.
 //
-// T tokens. Inputs of a Project are prepared (normed, quantised) once: by every worker for itself when T is small
-// (cheaper than a barrier), shared out over the tokens otherwise. A worker then walks its units, whole rows for all
-// tokens, and applies the epilogue while they are in L1. Decode is bound by memory: each worker streams one contiguous
-// stretch of weights per step. Prefill is bound by the dot units.
+// T tokens. Inputs of a Project are prepared (normed, rounded as its dots take them) once: by every worker for itself
+// when T is 1 (cheaper than a barrier), shared out over the tokens otherwise. A worker then walks its units, whole rows
+// for all tokens, and applies the epilogue while they are in L1. Decode is bound by memory: a worker streams one long
+// stretch of weights per step, then short ones that workers done earlier may claim. Prefill is bound by the dot units.
 #pragma once
 
 #include <algorithm>

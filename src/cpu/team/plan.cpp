@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "program/visit.hpp"
-
 namespace fourfold::team {
 namespace {
 
-constexpr int kMaxHeadDim = 512;
 constexpr int kPairRows = 2 * simd::kTileRows;  // prefill's dots walk two tiles at once
 constexpr std::int64_t kUnitBytes = 24 << 10;   // weights of a unit: small enough to share evenly, and to stay in L1
 
@@ -82,23 +79,17 @@ std::vector<Unit> make_stretches(const std::vector<Unit>& units, int workers) {
   return stretches;
 }
 
-}  // namespace
+// Turns each step of a Program into the team's.
+struct Resolver {
+  const Program& program;
+  const TeamWeights& weights;
+  const Kernels& kernels;
+  int workers;
+  bool f32;
 
-TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kernels& kernels, int workers, bool f32,
-                 bool debug) {
-  TeamPlan plan;
-  plan.arena = plan_arena(program, !debug);
-  const auto norm = [&](const std::optional<NormSpec>& n) -> std::optional<TeamNorm> {
-    if (!n) return {};
-    return TeamNorm{weights.vector(n->weight), n->eps};
-  };
-  const auto dot = [&](const Dot& d) {
-    const Matrix& m = weights.matrix(d.weight);
-    const auto s = simd::index(m.storage);
-    return TeamDot{m, weights.vector(d.bias), f32 ? kernels.dot_f32[s] : kernels.dot[s],
-                   f32 ? simd::Activation::f32 : kernels.activation[s]};
-  };
-  const auto project = [&](const Project& s) {
+  TeamEmbed operator()(const Embed& s) const { return {weights.matrix(s.table), s.scale, s.out}; }
+
+  TeamProject operator()(const Project& s) const {
     TeamProject p{};
     p.width = program.width(s.in);
     if (s.add) p.add = TeamAddNorm{s.add->x, s.add->y, s.add->out, *norm(s.add->norm)};
@@ -107,7 +98,6 @@ TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kerne
     for (const Dot& d : s.dots) {
       p.dots.push_back(dot(d));
       p.kinds[static_cast<std::size_t>(p.dots.back().kind)] = true;
-      plan.max_rows = std::max(plan.max_rows, p.dots.back().matrix.rows);
     }
     p.epilogue = s.epilogue;
     p.last_only = s.last_only;
@@ -119,21 +109,43 @@ TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kerne
     }
     p.units = make_units(p.dots, p.epilogue, head_dim);
     p.stretches = make_stretches(p.units, workers);
-    plan.max_width = std::max(plan.max_width, p.width);
-    for (const Unit& u : p.units) plan.max_unit_rows = std::max(plan.max_unit_rows, u.rows);
     return p;
-  };
+  }
+
+  TeamAttend operator()(const Attend& s) const {
+    const CacheSpec& kv = program.caches[static_cast<std::size_t>(s.cache)];
+    return {s.query, s.out, s.cache, s.heads, kv.kv_heads, kv.head_dim, kv.window, s.scale, s.soft_cap};
+  }
+
+ private:
+  std::optional<TeamNorm> norm(const std::optional<NormSpec>& n) const {
+    if (!n) return {};
+    return TeamNorm{weights.vector(n->weight), n->eps};
+  }
+  TeamDot dot(const Dot& d) const {
+    const Matrix& m = weights.matrix(d.weight);
+    const auto s = simd::index(m.storage);
+    return {m, weights.vector(d.bias), f32 ? kernels.dot_f32[s] : kernels.dot[s],
+            f32 ? simd::Activation::f32 : kernels.activation[s]};
+  }
+};
+
+}  // namespace
+
+TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kernels& kernels, int workers, bool f32,
+                 bool debug) {
+  TeamPlan plan;
+  plan.arena = plan_arena(program, !debug);
+  const Resolver resolver{program, weights, kernels, workers, f32};
   for (const Step& step : program.steps)
-    std::visit(Overloaded{[&](const Embed& s) {
-                            plan.steps.push_back(TeamEmbed{weights.matrix(s.table), s.scale, s.out});
-                          },
-                          [&](const Project& s) { plan.steps.push_back(project(s)); },
-                          [&](const Attend& s) {
-                            const CacheSpec& kv = program.caches[static_cast<std::size_t>(s.cache)];
-                            plan.steps.push_back(TeamAttend{s.query, s.out, s.cache, s.heads, kv.kv_heads, kv.head_dim,
-                                                            kv.window, s.scale, s.soft_cap});
-                          }},
-               step.op);
+    plan.steps.push_back(std::visit([&](const auto& s) -> TeamStep { return resolver(s); }, step.op));
+  for (const TeamStep& step : plan.steps) {
+    const auto* project = std::get_if<TeamProject>(&step);
+    if (!project) continue;
+    plan.max_width = std::max(plan.max_width, project->width);
+    for (const TeamDot& dot : project->dots) plan.max_rows = std::max(plan.max_rows, dot.matrix.rows);
+    for (const Unit& unit : project->units) plan.max_unit_rows = std::max(plan.max_unit_rows, unit.rows);
+  }
   return plan;
 }
 
@@ -143,8 +155,8 @@ status check_team(const Program& program, const std::optional<Storage>& cache) {
     if (!met) unmet.append(unmet.empty() ? "  " : "\n  ").append(line);
   };
   for (const CacheSpec& kv : program.caches) {
-    require(kv.head_dim <= kMaxHeadDim,
-            "attend: head dimension " + std::to_string(kv.head_dim) + " is above " + std::to_string(kMaxHeadDim));
+    require(kv.head_dim <= simd::kMaxHeadDim,
+            "attend: head dimension " + std::to_string(kv.head_dim) + " is above " + std::to_string(simd::kMaxHeadDim));
     if (cache) {
       const std::string name(info(*cache).name);
       require(simd::kv_leaf_bytes(*cache, kv.head_dim) > 0,

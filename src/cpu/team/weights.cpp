@@ -118,35 +118,48 @@ const float* TeamWeights::vector(Weight w) const {
 result<TeamWeights> TeamWeights::load(const Program& program, const WeightBytes& bytes, Pool& pool,
                                       const std::function<void(double)>& progress) {
   TeamWeights w;
-  w.matrices_.resize(program.tensors.size());
-  w.offset_.assign(program.tensors.size(), -1);
-
   const std::vector<int> order = matrix_order(program);
-  std::vector<std::size_t> place(program.tensors.size(), 0);
+  FOURFOLD_TRY(w.place_matrices(program, order));
+  FOURFOLD_TRY(w.read_vectors(program, bytes));
+  FOURFOLD_TRY(w.read_matrices(program, order, bytes, pool, progress));
+  return w;
+}
+
+status TeamWeights::place_matrices(const Program& program, const std::vector<int>& order) {
+  matrices_.resize(program.tensors.size());
+  std::vector<std::size_t> places;
   std::size_t total = 0;
   for (int id : order) {
     const TensorSpec& spec = program.tensors[static_cast<std::size_t>(id)];
-    Matrix& m = w.matrices_[static_cast<std::size_t>(id)];
+    Matrix& m = matrices_[static_cast<std::size_t>(id)];
     m = {nullptr, spec.storage, static_cast<int>(spec.rows), static_cast<int>(spec.cols),
          simd::tile_bytes(spec.storage, static_cast<int>(spec.cols))};
-    place[static_cast<std::size_t>(id)] = total;
+    places.push_back(total);
     total += (static_cast<std::size_t>(m.tile_count()) * m.tile_bytes + 63) / 64 * 64;
   }
   auto mapping = Mapping::create(total);
   if (!mapping.ok()) return mapping.error();
-  w.tiles_ = std::move(mapping).value();
-  for (int id : order)
-    w.matrices_[static_cast<std::size_t>(id)].tiles = w.tiles_.data() + place[static_cast<std::size_t>(id)];
+  tiles_ = std::move(mapping).value();
+  for (std::size_t i = 0; i < order.size(); ++i)
+    matrices_[static_cast<std::size_t>(order[i])].tiles = tiles_.data() + places[i];
+  return {};
+}
 
+status TeamWeights::read_vectors(const Program& program, const WeightBytes& bytes) {
+  offset_.assign(program.tensors.size(), -1);
   for (std::size_t id = 0; id < program.tensors.size(); ++id) {
-    if (w.matrices_[id].tiles) continue;
+    if (matrices_[id].tiles) continue;
     auto floats = decoded(program.tensors[id], bytes);
     if (!floats.ok()) return floats.error();
-    w.offset_[id] = static_cast<std::ptrdiff_t>(w.floats_.size());
-    w.floats_.insert(w.floats_.end(), floats->begin(), floats->end());
-    w.floats_.resize((w.floats_.size() + 15) / 16 * 16);
+    offset_[id] = static_cast<std::ptrdiff_t>(floats_.size());
+    floats_.insert(floats_.end(), floats->begin(), floats->end());
+    floats_.resize((floats_.size() + 15) / 16 * 16);
   }
+  return {};
+}
 
+status TeamWeights::read_matrices(const Program& program, const std::vector<int>& order, const WeightBytes& bytes,
+                                  Pool& pool, const std::function<void(double)>& progress) {
   const std::vector<Chunk> chunks = cut(program, order);
   std::atomic<std::size_t> next{0}, done{0};
   std::mutex guard;
@@ -155,7 +168,8 @@ result<TeamWeights> TeamWeights::load(const Program& program, const WeightBytes&
     std::vector<std::byte> buffer;
     for (std::size_t i; (i = next.fetch_add(1)) < chunks.size();) {
       const auto id = static_cast<std::size_t>(chunks[i].tensor);
-      if (status s = pack(program.tensors[id], chunks[i], bytes, buffer, w.tiles_.data() + place[id]); !s.ok()) {
+      std::uint8_t* tiles = tiles_.data() + (matrices_[id].tiles - tiles_.data());
+      if (status s = pack(program.tensors[id], chunks[i], bytes, buffer, tiles); !s.ok()) {
         const std::lock_guard lock(guard);
         failure = s;
         next = chunks.size();
@@ -164,8 +178,7 @@ result<TeamWeights> TeamWeights::load(const Program& program, const WeightBytes&
       if (progress && worker.index == 0) progress(static_cast<double>(finished) / static_cast<double>(chunks.size()));
     }
   }));
-  FOURFOLD_TRY(failure);
-  return w;
+  return failure;
 }
 
 }  // namespace fourfold::team

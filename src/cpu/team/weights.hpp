@@ -53,6 +53,11 @@ class TeamWeights {
   std::size_t bytes() const { return tiles_.size() + floats_.size() * sizeof(float); }
 
  private:
+  status place_matrices(const Program& program, const std::vector<int>& order);
+  status read_vectors(const Program& program, const WeightBytes& bytes);
+  status read_matrices(const Program& program, const std::vector<int>& order, const WeightBytes& bytes, Pool& pool,
+                       const std::function<void(double)>& progress);
+
   Mapping tiles_;
   std::vector<Matrix> matrices_;        // per tensor; empty for vectors
   std::vector<float> floats_;           // every vector, decoded, `add` applied
