@@ -136,7 +136,14 @@ Floor floor_of_test(const Session& session, const Measured& test, int batch, con
 }
 
 int Bench::run() const {
+  const auto nothing = [](const std::vector<int>& counts) {
+    return *std::max_element(counts.begin(), counts.end()) == 0;
+  };
+  if (nothing(prompts) && nothing(generated)) misuse("bench: -p and -n are 0; accepted: at least one above 0");
   const Model model = open_model(source, "bench");
+  if (longest() > model.context())
+    fail("bench: -p, -n and -d together reach " + std::to_string(longest()) + " positions, the model's context is " +
+         std::to_string(model.context()));
   SessionOptions options = session_options(everywhere, computing);
   options.context = std::max(longest(), computing.context);
   Session session = open_session(model, options);

@@ -55,8 +55,9 @@ std::vector<int> wanted_positions(const std::string& text, int count) {
 }
 
 int Logits::run() const {
-  const Model m = must(load(required_model(model, "logits")));
   if (output.empty()) misuse("logits: where to? -o FILE.npy is missing");
+  if (output == "-") misuse("logits: -o - names no file; accepted: -o FILE.npy, or -o /dev/stdout");
+  const Model m = must(load(required_model(model, "logits")));
   if (experts) fail("--experts " + *experts + ": this model has no routed layers");
   if (ids.given() && source.given()) misuse("logits: ids and a text are given; accepted: one of them");
   const auto list = ids.given() ? ids.read("logits") : must(m.tokenize(source.read("logits"), {bos, special}));

@@ -88,6 +88,7 @@ class Usage(Program):
         self.bad(2, "ids and a text", "run", "-m", GGUF, "--ids", "1", "-p", "x")
         self.bad(2, "two prompts", "run", "-m", GGUF, "-p", "x", "-f", GGUF)
         self.bad(2, "-o FILE", "logits", "-m", GGUF, "--ids", "1")
+        self.bad(2, "/dev/stdout", "logits", "-m", GGUF, "--ids", "1", "-o", "-")
 
     def test_numbers_are_parsed_whole_and_in_range(self):
         for flag, values in {"-n": ["-2", "1e9", "5x", "", "99999999999", "0x10", "1.5"],
@@ -666,6 +667,10 @@ class Bench(Program):
         self.assertEqual(rows[0]["n_threads"], 1)
         self.bad(1, "smollm2-135m", "bench", "--shape", "no-such-shape")
         self.bad(2, "either", "bench", "--shape", "smollm2-135m", "-m", GGUF)
+
+    def test_refusals_name_the_options(self):
+        self.bad(1, ["-d", "383", "256"], "bench", "-m", GGUF, "-p", "4", "-n", "128", "-d", "255")
+        self.bad(2, "-p and -n are 0", "bench", "-m", GGUF, "-p", "0", "-n", "0")
 
 
 if __name__ == "__main__":
