@@ -6,7 +6,7 @@
 
 #include "random.hpp"
 
-namespace fourfold::testing {
+namespace fourfold::test {
 
 struct AttentionCase {
   int queries, keys, heads, kv_heads, dim, width;
@@ -62,4 +62,4 @@ Exact exact_attention(const AttentionCase& c, int query, int head, See see, Scor
   return exact;
 }
 
-}  // namespace fourfold::testing
+}  // namespace fourfold::test

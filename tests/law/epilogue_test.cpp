@@ -11,7 +11,7 @@
 namespace fourfold {
 namespace {
 
-using testing::Random;
+using test::Random;
 
 // Fault A12: which coordinates pair up, at position 1, two frequencies: 1 and 10000^(-1/2) = 0.01.
 TEST(Rope, PairsHalvesOrNeighbours) {

@@ -9,9 +9,9 @@
 namespace fourfold {
 namespace {
 
-using testing::AttentionCase;
-using testing::exact_attention;
-using testing::Random;
+using test::AttentionCase;
+using test::exact_attention;
+using test::Random;
 
 // Largest distance of a case's outputs from the exact ones.
 template <class See, class Score>

@@ -14,7 +14,7 @@
 namespace fourfold {
 namespace {
 
-using testing::Random;
+using test::Random;
 
 inline void flatten(double x, std::vector<double>& out) { out.push_back(x); }
 template <class T>

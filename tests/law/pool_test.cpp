@@ -9,8 +9,8 @@ namespace fourfold {
 namespace {
 
 TEST(FoldOnPool, KeepsTheBitsOfATeam) {
-  testing::Random random(60);
-  testing::AttentionCase c(random, 20, 1500, 4, 2, 16, 16), want = c;
+  test::Random random(60);
+  test::AttentionCase c(random, 20, 1500, 4, 2, 16, 16), want = c;
   const Fold fold{Causal{}, Scale{0.25f}, OnlineSoftmax{}};
   ASSERT_TRUE(want.run(fold, Team{1}).ok());
   const auto pool = Pool::create(3);

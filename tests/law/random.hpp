@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-namespace fourfold::testing {
+namespace fourfold::test {
 
 class Random {
  public:
@@ -29,4 +29,4 @@ class Random {
   std::mt19937 engine_;
 };
 
-}  // namespace fourfold::testing
+}  // namespace fourfold::test

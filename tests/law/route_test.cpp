@@ -10,7 +10,7 @@
 namespace fourfold {
 namespace {
 
-using testing::Random;
+using test::Random;
 
 // Selection may differ from weight. DeepSeek-V3 report, section 2.1.2
 struct SigmoidBias {

@@ -8,7 +8,7 @@
 namespace fourfold {
 namespace {
 
-using testing::Random;
+using test::Random;
 
 struct ScanCase {
   int tokens, heads, keys, values;

@@ -10,7 +10,7 @@
 namespace fourfold {
 namespace {
 
-using testing::Random;
+using test::Random;
 
 template <Walk W>
 void expect_covers(const W& walk, Random& random, const char* name) {
