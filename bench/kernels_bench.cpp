@@ -32,8 +32,8 @@ struct Activations {
   std::vector<std::uint8_t> rows;
 };
 
-Activations activations(const Kernels& table, Activation kind, int k, int tokens) {
-  Activations a{activation_bytes(kind, k), {}};
+Activations activations(const Kernels& table, Rounding kind, int k, int tokens) {
+  Activations a{prepared_bytes(kind, k), {}};
   a.rows.resize(a.stride * static_cast<std::size_t>(tokens));
   std::vector<float> x(static_cast<std::size_t>(k), 0.5f);
   for (int t = 0; t < tokens; ++t)
@@ -48,7 +48,7 @@ void decode(benchmark::State& state, Storage storage, bool f32_mode) {
   const std::size_t matrix = static_cast<std::size_t>(rows / kTileRows) * tile_bytes(storage, k);
   const std::size_t count = (std::size_t{128} << 20) / matrix;
   const auto weights = pages(count * matrix);
-  const Activations x = activations(table, f32_mode ? Activation::f32 : table.activation[index(storage)], k, 1);
+  const Activations x = activations(table, f32_mode ? Rounding::f32 : table.rounding[index(storage)], k, 1);
   std::vector<float> out(rows);
   const auto dot = f32_mode ? table.dot_f32[index(storage)] : table.dot[index(storage)];
   for (auto _ : state) {
@@ -89,7 +89,7 @@ void prefill(benchmark::State& state, Storage storage, bool f32_mode) {
   const Kernels& table = kernels();
   const int k = static_cast<int>(state.range(0)), rows = 768, tokens = static_cast<int>(state.range(1));
   const auto weights = pages(static_cast<std::size_t>(rows / kTileRows) * tile_bytes(storage, k));
-  const Activation kind = f32_mode ? Activation::f32 : table.activation[index(storage)];
+  const Rounding kind = f32_mode ? Rounding::f32 : table.rounding[index(storage)];
   const Activations x = activations(table, kind, k, tokens);
   std::vector<float> out(static_cast<std::size_t>(rows) * static_cast<std::size_t>(tokens));
   const auto dot = f32_mode ? table.dot_f32[index(storage)] : table.dot[index(storage)];
@@ -100,7 +100,7 @@ void prefill(benchmark::State& state, Storage storage, bool f32_mode) {
   const double operations = 2.0 * rows * k * tokens * static_cast<double>(state.iterations());
   state.counters["ops"] = benchmark::Counter(operations, benchmark::Counter::kIsRate);
   // A bf16 vector holds half as many products as an int8 one, an f32 vector a quarter.
-  const double peak = int8_peak() / (kind == Activation::q15 ? 1 : kind == Activation::bf16 ? 2 : 4);
+  const double peak = int8_peak() / (kind == Rounding::q15 ? 1 : kind == Rounding::bf16 ? 2 : 4);
   if (peak > 0) state.counters["peak_share"] = benchmark::Counter(operations / peak, benchmark::Counter::kIsRate);
 }
 

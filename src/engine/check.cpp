@@ -22,16 +22,16 @@ double cache_tolerance(Storage cache) {
 }
 
 // One row as a dot of the team executor sees it: times the norm's weight, rounded to the kind of activation.
-void rounded(simd::Activation kind, const float* x, const float* weight, std::size_t width, double scale, double* out) {
-  std::vector<std::byte> prepared(simd::activation_bytes(kind, static_cast<int>(width)));
+void rounded(simd::Rounding kind, const float* x, const float* weight, std::size_t width, double scale, double* out) {
+  std::vector<std::byte> prepared(simd::prepared_bytes(kind, static_cast<int>(width)));
   simd::kernels().prepare[static_cast<std::size_t>(kind)](x, weight, static_cast<int>(width), prepared.data());
   for (std::size_t i = 0; i < width; ++i) {
     double value = 0;
-    if (kind == simd::Activation::q15) {
+    if (kind == simd::Rounding::q15) {
       simd::QuantBlock block;
       std::memcpy(&block, prepared.data() + i / 32 * sizeof block, sizeof block);
       value = static_cast<double>(block.scale) * block.value(static_cast<int>(i % 32));
-    } else if (kind == simd::Activation::bf16) {
+    } else if (kind == simd::Rounding::bf16) {
       value = blocks::BF16::at(reinterpret_cast<const std::uint8_t*>(prepared.data()) + 2 * i, 0);
     } else {
       float number = 0;
@@ -151,7 +151,7 @@ class Checker {
     if (project.norm) weight = weights_.vector<float>(project.norm->weight);
     ReferenceSteps<double>::DotInputs inputs;
     for (const Dot& dot : project.dots) {
-      const auto kind = simd::kernels().activation[simd::index(program_.tensor(dot.weight).storage)];
+      const auto kind = simd::kernels().rounding[simd::index(program_.tensor(dot.weight).storage)];
       auto& rows = inputs.emplace_back(tokens * width);
       for (std::size_t t = 0; t < tokens; ++t) {
         const float* x = in + t * width;

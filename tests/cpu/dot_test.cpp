@@ -23,15 +23,15 @@ Problem make_problem(Storage storage, int n, int k, int tokens, Random& random) 
 }
 
 struct Prepared {
-  Activation kind;
+  Rounding kind;
   std::size_t stride;
   Guarded<std::uint8_t> rows;
-  Prepared(Activation k, std::size_t bytes, std::size_t tokens) : kind(k), stride(bytes), rows(bytes * tokens) {}
+  Prepared(Rounding k, std::size_t bytes, std::size_t tokens) : kind(k), stride(bytes), rows(bytes * tokens) {}
   Prepared(Prepared&&) = default;
 };
 
-Prepared prepare(const Kernels& table, Activation kind, const Problem& p) {
-  const std::size_t stride = activation_bytes(kind, p.k);
+Prepared prepare(const Kernels& table, Rounding kind, const Problem& p) {
+  const std::size_t stride = prepared_bytes(kind, p.k);
   Prepared out(kind, stride, static_cast<std::size_t>(p.tokens));
   for (int t = 0; t < p.tokens; ++t)
     table.prepare[static_cast<int>(kind)](p.x.data() + t * p.k, nullptr, p.k,
@@ -41,8 +41,8 @@ Prepared prepare(const Kernels& table, Activation kind, const Problem& p) {
 
 double activation(const Prepared& x, int t, int i) {
   const std::uint8_t* row = x.rows.data() + static_cast<std::size_t>(t) * x.stride;
-  if (x.kind == Activation::f32) return reinterpret_cast<const float*>(row)[i];
-  if (x.kind == Activation::bf16) return bf16_to_float(blocks::load_u16(row + 2 * i));
+  if (x.kind == Rounding::f32) return reinterpret_cast<const float*>(row)[i];
+  if (x.kind == Rounding::bf16) return bf16_to_float(blocks::load_u16(row + 2 * i));
   const auto& block = reinterpret_cast<const QuantBlock*>(row)[i / 32];
   return static_cast<double>(block.scale) * block.value(i % 32);
 }
@@ -67,11 +67,11 @@ struct Expected {
   double value, tolerance;
 };
 
-Expected expected(Activation kind, const Numbers& a, const std::vector<double>& w, const std::vector<double>& largest) {
+Expected expected(Rounding kind, const Numbers& a, const std::vector<double>& w, const std::vector<double>& largest) {
   double value = 0, magnitude = 0;
   for (std::size_t i = 0; i < w.size(); ++i) value += w[i] * a.x[i];
   for (std::size_t b = 0; b < largest.size(); ++b) magnitude += 3 * largest[b] * a.totals[b];
-  const double k = static_cast<double>(w.size()), steps = kind == Activation::q15 ? k / 16 + 8 : k + 8;
+  const double k = static_cast<double>(w.size()), steps = kind == Rounding::q15 ? k / 16 + 8 : k + 8;
   return {value, std::sqrt(steps) * 0x1p-24 * 4 * magnitude + 1e-30};
 }
 
@@ -92,7 +92,7 @@ void check(const Kernels& table, const Problem& p, bool f32_mode) {
                std::to_string(p.n) + " k " + std::to_string(p.k) + " tokens " + std::to_string(p.tokens));
   const std::size_t which = index(p.storage);
   const auto dot = f32_mode ? table.dot_f32[which] : table.dot[which];
-  const Prepared x = prepare(table, f32_mode ? Activation::f32 : table.activation[which], p);
+  const Prepared x = prepare(table, f32_mode ? Rounding::f32 : table.rounding[which], p);
   Guarded<std::uint8_t> tiles(tiles_bytes(p.storage, p.n, p.k));
   pack_matrix(p.storage, p.file, p.n, p.k, tiles.data());
   const auto n = static_cast<std::size_t>(p.n);
@@ -171,7 +171,7 @@ TEST(Prepare, KeepsActivationsAccurate) {
   for (const Kernels* table : levels()) {
     Problem p = make_problem(Storage::q8_0, 1, 4096, 3, random);
     for (float& x : p.x) x = normal(random);
-    for (const auto& [kind, bound] : {std::pair(Activation::q15, 5e-9), std::pair(Activation::bf16, 1e-5)}) {
+    for (const auto& [kind, bound] : {std::pair(Rounding::q15, 5e-9), std::pair(Rounding::bf16, 1e-5)}) {
       const Prepared x = prepare(*table, kind, p);
       double product = 0, norms = 0;
       for (int i = 0; i < p.k * p.tokens; ++i) {
@@ -191,9 +191,9 @@ TEST(Prepare, SumsAndWeights) {
     for (float& v : x) v = normal(random);
     for (float& v : weight) v = normal(random);
     Guarded<QuantBlock> blocks(2), plain(2);
-    table->prepare[static_cast<int>(Activation::q15)](x.data(), weight.data(), 64, blocks.data());
-    table->prepare[static_cast<int>(Activation::f32)](x.data(), weight.data(), 64, scaled.data());
-    table->prepare[static_cast<int>(Activation::q15)](scaled.data(), nullptr, 64, plain.data());
+    table->prepare[static_cast<int>(Rounding::q15)](x.data(), weight.data(), 64, blocks.data());
+    table->prepare[static_cast<int>(Rounding::f32)](x.data(), weight.data(), 64, scaled.data());
+    table->prepare[static_cast<int>(Rounding::q15)](scaled.data(), nullptr, 64, plain.data());
     EXPECT_EQ(std::memcmp(blocks.data(), plain.data(), 2 * sizeof(QuantBlock)), 0) << table->name;
     for (int b = 0; b < 2; ++b) {
       int half[2] = {};
@@ -210,15 +210,15 @@ TEST(Prepare, ZerosGiveZerosAndNanStaysVisible) {
   for (const Kernels* table : levels()) {
     float x[32] = {};
     QuantBlock block;
-    table->prepare[static_cast<int>(Activation::q15)](x, nullptr, 32, &block);
+    table->prepare[static_cast<int>(Rounding::q15)](x, nullptr, 32, &block);
     EXPECT_EQ(block.scale, 0.0f);
     EXPECT_EQ(block.sum, 0.0f);
     EXPECT_EQ(block.bias, 0);
     x[7] = std::nanf("");
-    table->prepare[static_cast<int>(Activation::q15)](x, nullptr, 32, &block);
+    table->prepare[static_cast<int>(Rounding::q15)](x, nullptr, 32, &block);
     EXPECT_TRUE(std::isnan(block.scale)) << table->name;
     x[7] = INFINITY;
-    table->prepare[static_cast<int>(Activation::q15)](x, nullptr, 32, &block);
+    table->prepare[static_cast<int>(Rounding::q15)](x, nullptr, 32, &block);
     EXPECT_FALSE(std::isfinite(block.scale)) << table->name;
   }
 }

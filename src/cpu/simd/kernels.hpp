@@ -15,7 +15,8 @@ namespace fourfold::simd {
 
 // ---- activations: what a dot multiplies the weights with -----------------------------------------------------------
 
-enum class Activation : std::uint8_t {
+// How a row of activations is rounded before a dot takes it.
+enum class Rounding : std::uint8_t {
   f32,   // K floats
   bf16,  // K bfloat16, padded with a zero to an even count
   q15,   // K / 32 QuantBlocks
@@ -36,7 +37,7 @@ struct QuantBlock {
 static_assert(sizeof(QuantBlock) == 84);
 
 // Bytes of one row of K prepared activations, rounded up to 64 so that rows stay aligned.
-std::size_t activation_bytes(Activation kind, int k);
+std::size_t prepared_bytes(Rounding kind, int k);
 
 // ---- dots: out[t][row] = sum over k of W[row][k] * x[t][k] ---------------------------------------------------------
 
@@ -92,10 +93,10 @@ constexpr std::size_t index(Storage s) { return static_cast<std::size_t>(s); }
 struct Kernels {
   const char* name;  // scalar, avx2, avx512
 
-  // Which activations dot[storage] takes. dot_f32 (the --f32 mode: weights decoded exactly) always takes f32.
-  Activation activation[kStorageCount];
+  // How dot[storage] takes its activations. dot_f32 (the --f32 mode: weights decoded exactly) always takes f32.
+  Rounding rounding[kStorageCount];
   // x[K] (times weight[K] unless null: the norm's weight; its scalar follows the dot) -> one prepared row.
-  void (*prepare[3])(const float* x, const float* weight, int k, void* out);  // by Activation
+  void (*prepare[3])(const float* x, const float* weight, int k, void* out);  // by Rounding
   void (*dot[kStorageCount])(const DotArgs&);
   void (*dot_f32[kStorageCount])(const DotArgs&);
 

@@ -11,8 +11,8 @@ namespace {
 
 template <class V>
 consteval Kernels make_table() {
-  constexpr auto q15 = Activation::q15, f32 = Activation::f32;
-  constexpr auto bf16 = V::kBf16Dot ? Activation::bf16 : Activation::f32;
+  constexpr auto q15 = Rounding::q15, f32 = Rounding::f32;
+  constexpr auto bf16 = V::kBf16Dot ? Rounding::bf16 : Rounding::f32;
   constexpr auto dot_f32 = dot_float<V, F32Panel<V>, Fma<V>, 1, 64>;
   constexpr auto dot_f16 = dot_float<V, F16Panel<V>, Fma<V>, 1, 32>;
   constexpr auto dot_wide_bf16 = dot_float<V, Bf16Panel<V>, Fma<V>, 2, 64>;
@@ -20,7 +20,7 @@ consteval Kernels make_table() {
   if constexpr (V::kBf16Dot) dot_bf16 = dot_float<V, RawPanel<V>, Bf16Pair<V>, 2, 64>;
   return {
       .name = V::kName,
-      .activation = {f32, f32, bf16, q15, q15, q15, q15, q15, q15, q15, q15},
+      .rounding = {f32, f32, bf16, q15, q15, q15, q15, q15, q15, q15, q15},
       .prepare = {prepare_f32<V>, prepare_bf16<V>, prepare_q15<V>},
       .dot = {dot_f32, dot_f16, dot_bf16, dot_quant<V, Q4_0Load<V>>, dot_quant<V, Q4_1Load<V>>,
               dot_quant<V, Q5_0Load<V>>, dot_quant<V, Q5_1Load<V>>, dot_quant<V, Q8_0Load<V>>,

@@ -41,11 +41,11 @@ TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& 
   const int rows = heads / std::max(1, kv_heads) * kQueryTile;
   for (std::size_t kind = 0; kind < 3; ++kind)
     if (kinds[kind])
-      prepared_[kind].resize(batch * simd::activation_bytes(static_cast<simd::Activation>(kind), plan_.max_width) + 64);
+      prepared_[kind].resize(batch * simd::prepared_bytes(static_cast<simd::Rounding>(kind), plan_.max_width) + 64);
   for (Local& local : locals_) {
     for (std::size_t kind = 0; kind < 3; ++kind)
       if (kinds[kind])
-        local.prepared[kind].resize(simd::activation_bytes(static_cast<simd::Activation>(kind), plan_.max_width) + 64);
+        local.prepared[kind].resize(simd::prepared_bytes(static_cast<simd::Rounding>(kind), plan_.max_width) + 64);
     local.row.resize(static_cast<std::size_t>(plan_.max_width));
     local.out.resize(
         std::max(batch * static_cast<std::size_t>(plan_.max_unit_rows), static_cast<std::size_t>(plan_.max_rows)));

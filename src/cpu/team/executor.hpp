@@ -64,7 +64,7 @@ class TeamExecutor : public Executor {
 
   // Scratch of one worker.
   struct Local {
-    std::vector<std::uint8_t> prepared[3];  // by simd::Activation: one row
+    std::vector<std::uint8_t> prepared[3];  // by simd::Rounding: one row
     float scale = 1;                        // of that row
     std::vector<float> row;                 // [max_width]
     std::vector<float> out, out2;           // [batch, unit rows]
@@ -74,7 +74,7 @@ class TeamExecutor : public Executor {
   };
   // Where a Project's prepared input lies.
   struct Prepared {
-    const std::uint8_t* rows[3];  // by simd::Activation
+    const std::uint8_t* rows[3];  // by simd::Rounding
     const float* scale;           // per token: the norm's scalar, applied after the dot; null: none
   };
 
@@ -111,7 +111,7 @@ class TeamExecutor : public Executor {
   ChunkQueue queue_;
 
   std::vector<float> arena_;
-  std::vector<std::uint8_t> prepared_[3];      // by simd::Activation: [batch] rows
+  std::vector<std::uint8_t> prepared_[3];      // by simd::Rounding: [batch] rows
   std::vector<float> scale_;                   // [batch]
   std::vector<std::vector<float>> cos_, sin_;  // per rope: [batch, dims / 2]
   int blocks_ = 0;                             // of 1024 keys in the context

@@ -126,7 +126,7 @@ struct Resolver {
     const Matrix& m = weights.matrix(d.weight);
     const auto s = simd::index(m.storage);
     return {m, weights.vector(d.bias), f32 ? kernels.dot_f32[s] : kernels.dot[s],
-            f32 ? simd::Activation::f32 : kernels.activation[s]};
+            f32 ? simd::Rounding::f32 : kernels.rounding[s]};
   }
 };
 

@@ -21,7 +21,7 @@ struct TeamDot {
   Matrix matrix;
   const float* bias;  // null: none
   DotKernel kernel;
-  simd::Activation kind;  // of the prepared input it takes
+  simd::Rounding kind;  // of the prepared input
 
   const std::uint8_t* row(int i) const { return matrix.tile(i / simd::kTileRows); }
 };
@@ -57,7 +57,7 @@ struct TeamProject {
   Value in;
   std::optional<TeamNorm> norm;
   std::vector<TeamDot> dots;
-  std::array<bool, 3> kinds{};  // simd::Activation kinds that the dots need
+  std::array<bool, 3> kinds{};  // by simd::Rounding: those that the dots need
   std::vector<Unit> units;
   std::vector<Unit> stretches;  // for one token: units joined, equally many for each worker, its own ones together
   ProjectEpilogue epilogue;

@@ -52,9 +52,8 @@ TeamExecutor::Prepared TeamExecutor::prepare(Worker& worker, const TeamProject& 
     std::uint8_t* rows[3] = {};
     for (std::size_t kind = 0; kind < 3; ++kind)
       if (step.kinds[kind])
-        rows[kind] =
-            const_cast<std::uint8_t*>(in.rows[kind]) +
-            static_cast<std::size_t>(t) * simd::activation_bytes(static_cast<simd::Activation>(kind), step.width);
+        rows[kind] = const_cast<std::uint8_t*>(in.rows[kind]) +
+                     static_cast<std::size_t>(t) * simd::prepared_bytes(static_cast<simd::Rounding>(kind), step.width);
     const bool keep_sum = !redundant || worker.index == 0;
     scale[t] = prepare_row(step, first + static_cast<int>(t), local, keep_sum, rows);
   }
@@ -79,8 +78,8 @@ void TeamExecutor::run_step(Worker& worker, const TeamProject& step) {
 void TeamExecutor::dot(const TeamDot& dot, const Unit& unit, const Prepared& in, int tokens, float* out,
                        std::size_t stride) const {
   dot.kernel({dot.matrix.tile(unit.row / simd::kTileRows), unit.rows, dot.matrix.cols,
-              in.rows[static_cast<std::size_t>(dot.kind)], simd::activation_bytes(dot.kind, dot.matrix.cols), tokens,
-              out, stride});
+              in.rows[static_cast<std::size_t>(dot.kind)], simd::prepared_bytes(dot.kind, dot.matrix.cols), tokens, out,
+              stride});
   for (int t = 0; t < tokens; ++t) {
     float* row = out + static_cast<std::size_t>(t) * stride;
     if (in.scale) k_.scale(row, in.scale[t], unit.rows);
