@@ -33,7 +33,7 @@ double ops_per_s(const Program& program, const Step& step, const Limits& limits)
   if (project == nullptr || limits.f32) return limits.f32_ops;
   const Storage storage = program.tensor(project->dots.front().weight).storage;
   const auto kind = simd::kernels().rounding[simd::index(storage)];
-  const double wanted = kind == simd::Rounding::q15    ? limits.int8_ops
+  const double wanted = kind == simd::Rounding::q15    ? limits.int8_ops / 2  // two int8 products each
                         : kind == simd::Rounding::bf16 ? limits.bf16_ops
                                                        : limits.f32_ops;
   return wanted > 0 ? wanted : limits.f32_ops;
