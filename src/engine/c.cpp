@@ -92,7 +92,9 @@ status store(std::span<const Item> items, Item* out, std::size_t capacity, std::
 status session_options(const ff_session_options& given, fourfold::SessionOptions& options) {
   constexpr std::array<std::optional<Storage>, 5> kCaches = {std::nullopt, Storage::f32, Storage::f16, Storage::bf16,
                                                              Storage::q8_0};
-  const auto cache = static_cast<std::size_t>(given.cache);
+  unsigned cache = 0;  // as bytes: C may have put any number there
+  static_assert(sizeof cache == sizeof given.cache);
+  std::memcpy(&cache, &given.cache, sizeof cache);
   if (cache >= kCaches.size())
     return {Code::invalid_argument, "cache is " + std::to_string(cache) +
                                         ", accepted are FF_CACHE_DEFAULT (0) to "

@@ -65,6 +65,7 @@ void TeamExecutor::forward(std::span<const int> ids, int position, int wanted, f
   position_ = position;
   wanted_ = wanted;
   logits_ = logits;
+  const std::lock_guard turn(model_->running);
   const status ran = model_->pool->run([this](Worker& worker) {
     make_rope_tables(worker);
     const bool decode = ids_.size() == 1;
@@ -78,7 +79,7 @@ void TeamExecutor::forward(std::span<const int> ids, int position, int wanted, f
       worker.barrier([&next]() noexcept { return next.touch(); });
     }
   });
-  (void)ran;  // refused only while another run is under way, and a Session has one caller
+  (void)ran;  // refused only while another run is under way: this one has its turn
 }
 
 // What this worker's next Project reads first: no result of the steps before it can change that.
@@ -163,8 +164,8 @@ result<std::unique_ptr<Backend>> make_team(const Program& program, const WeightB
   if (!pool.ok()) return pool.error();
   auto weights = team::TeamWeights::load(program, bytes, **pool, options.progress);
   if (!weights.ok()) return weights.error();
-  auto model = std::make_shared<team::TeamModel>(
-      team::TeamModel{program, std::move(pool).value(), &simd::kernels(), std::move(weights).value(), options.f32});
+  std::shared_ptr<team::TeamModel> model(
+      new team::TeamModel{program, std::move(pool).value(), &simd::kernels(), std::move(weights).value(), options.f32});
   return std::unique_ptr<Backend>(std::make_unique<team::TeamBackend>(std::move(model)));
 }
 

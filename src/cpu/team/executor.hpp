@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "cpu/pool.hpp"
@@ -26,6 +27,7 @@ struct TeamModel {
   const Kernels* kernels = nullptr;
   TeamWeights weights;
   bool f32 = false;
+  std::mutex running{};  // Sessions of several threads take turns on the pool
 };
 
 // Brings bytes to the caches a few lines at a time, while their reader waits at a barrier. Loads, not prefetches:
