@@ -74,8 +74,11 @@ std::string format_integer(const Spec& spec, std::int64_t value) {
   std::uint64_t rest = negative ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
   const unsigned base = spec.type == 'x' || spec.type == 'X' ? 16 : spec.type == 'o' ? 8 : spec.type == 'b' ? 2 : 10;
   std::string digits;
-  do digits += (spec.type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef")[rest % base];
-  while ((rest /= base) != 0);
+  const std::string_view alphabet = spec.type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef";
+  do {
+    digits += alphabet[rest % base];
+    rest /= base;
+  } while (rest != 0);
   while (static_cast<int>(digits.size()) < spec.precision) digits += '0';
   std::reverse(digits.begin(), digits.end());
   if (spec.alternate && base != 10) digits = std::string("0") + spec.type + digits;
