@@ -4,14 +4,17 @@
 //   status s = retention.on(reference).run(ScanTokens{q, k, v, alpha}, out, states);
 //
 // For each sequence and head, token after token: S <- transition(token) S + update(token), then out = S^T q.
-// `reference` computes that sentence in double, `reference_f32` in float. A pool shares out heads and sequences; rules
-// whose transition is a scalar run in chunks of kChunk tokens there (scan_drivers.hpp), others token by token.
+// `reference` computes that sentence in double, `reference_f32` in float. A pool shares out sequences, heads and strips
+// of the state's columns; rules whose transition is a scalar run in chunks of kChunk tokens there (scan_drivers.hpp),
+// others token by token. Rules of published models: mechanisms.hpp.
 #pragma once
 
 #include <fourfold/affine.hpp>
 #include <fourfold/executor.hpp>
 #include <fourfold/load.hpp>
+#include <fourfold/mechanisms.hpp>
 #include <fourfold/scan_drivers.hpp>
+#include <fourfold/scan_tokens.hpp>
 #include <fourfold/tensor.hpp>
 
 namespace fourfold {
@@ -40,18 +43,27 @@ class ScanOn {
   constexpr ScanOn(const R& rule, const X& executor) : rule_(rule), executor_(executor) {}
 
   // tokens: see ScanTokens   out [tokens, heads, value dim]
-  // states [sequences * heads, key dim * value dim]: read first, left as the last token made them, always float32; no
-  // data: every sequence starts from 0.
+  // states [slots * heads, key dim * value dim]: read first, left as the last token made them, always float32; no data:
+  // every sequence starts from 0.
   template <class Q, class K, class V>
   status run(const ScanTokens<Q, K, V>& tokens, const Heads<Rows<float>>& out, Rows<float> states,
-             std::span<const int> sequences) const {
+             const ScanSequences& sequences) const {
     static_assert(Matrix<Q> && Matrix<K> && Matrix<V>, "Load needs `operator()(row, column)`, `rows` and `columns`");
     FOURFOLD_TRY(detail::check_scan(tokens, out, states, sequences));
-    const int heads = tokens.k.heads, count = static_cast<int>(sequences.size()) - 1;
-    for_each(executor_, count * heads, [&](int job) {
-      const detail::HeadScan scan{rule_, tokens, out, job % heads, sequences[job / heads], sequences[job / heads + 1]};
-      float* state = states.data ? states.row(job).data() : nullptr;
-      if constexpr (ParallelFor<X> && kTransition<R> <= Transition::scalar) {
+    const int heads = tokens.v.heads, width = tokens.v.dim(), strip = ParallelFor<X> ? kStrip : width;
+    const int strips = strip > 0 ? (width + strip - 1) / strip : 0;
+    for_each(executor_, sequences.count() * heads * strips, [&](int job) {
+      const int sequence = job / strips / heads, head = job / strips % heads, column = job % strips * strip;
+      const detail::HeadScan scan{rule_,
+                                  tokens,
+                                  out,
+                                  head,
+                                  sequences.offsets[sequence],
+                                  sequences.offsets[sequence + 1],
+                                  column,
+                                  std::min(strip, width - column)};
+      float* state = states.data ? states.row(std::int64_t{sequences.slot(sequence)} * heads + head).data() : nullptr;
+      if constexpr (ParallelFor<X> && kTransition<R> <= Transition::scalar && !HasBonus<R>) {
         scan.in_chunks(state);
       } else {
         scan.template by_token<real_on<X, float>>(state);
@@ -59,14 +71,21 @@ class ScanOn {
     });
     return {};
   }
+  template <class Q, class K, class V>
+  status run(const ScanTokens<Q, K, V>& tokens, const Heads<Rows<float>>& out, Rows<float> states,
+             std::span<const int> offsets) const {
+    return run(tokens, out, states, ScanSequences{offsets});
+  }
   // One sequence.
   template <class Q, class K, class V>
   status run(const ScanTokens<Q, K, V>& tokens, const Heads<Rows<float>>& out, Rows<float> states = {}) const {
     const int whole[] = {0, tokens.k.tokens()};
-    return run(tokens, out, states, whole);
+    return run(tokens, out, states, ScanSequences{whole});
   }
 
  private:
+  static constexpr int kStrip = 64;  // columns of the state in one job
+
   R rule_;
   Held<X> executor_;
 };

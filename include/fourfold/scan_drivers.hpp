@@ -11,101 +11,80 @@
 #include <algorithm>
 #include <cstdint>
 #include <fourfold/affine.hpp>
-#include <fourfold/fold_checks.hpp>
 #include <fourfold/load.hpp>
 #include <fourfold/math.hpp>
+#include <fourfold/scan_tokens.hpp>
 #include <fourfold/tensor.hpp>
 #include <span>
 #include <vector>
 
-namespace fourfold {
+namespace fourfold::detail {
 
-template <class Q, class K, class V>
-struct ScanTokens {
-  Heads<Q> q;                 // [tokens, heads, key dim]
-  Heads<K> k;                 // [tokens, heads, key dim]
-  Heads<V> v;                 // [tokens, heads, value dim]
-  Rows<const float> alpha{};  // [tokens, heads] decays; no data: 1
-  Rows<const float> beta{};   // [tokens, heads] strengths; no data: 1
-};
-template <class Q, class K, class V>
-ScanTokens(Heads<Q>, Heads<K>, Heads<V>, Rows<const float> = {}, Rows<const float> = {}) -> ScanTokens<Q, K, V>;
-
-namespace detail {
-
-template <class Q, class K, class V>
-status check_scan(const ScanTokens<Q, K, V>& t, const Heads<Rows<float>>& out, Rows<float> states,
-                  std::span<const int> sequences) {
-  if (t.k.heads < 1 || t.q.heads < 1 || t.v.heads < 1 || out.heads < 1)
-    return {Code::invalid_argument, "scan: every operand needs at least 1 head"};
-  if (t.q.heads != t.k.heads) return mismatch("scan: query heads", t.q.heads, "the key heads", t.k.heads);
-  if (t.v.heads != t.k.heads) return mismatch("scan: value heads", t.v.heads, "the key heads", t.k.heads);
-  if (out.heads != t.k.heads) return mismatch("scan: output heads", out.heads, "the key heads", t.k.heads);
-  if (t.q.dim() != t.k.dim()) return mismatch("scan: query dimension", t.q.dim(), "the key dimension", t.k.dim());
-  if (out.dim() != t.v.dim()) return mismatch("scan: output dimension", out.dim(), "the value dimension", t.v.dim());
-  for (int tokens : {t.q.tokens(), t.v.tokens(), out.tokens()})
-    if (tokens != t.k.tokens()) return mismatch("scan: queries, values or outputs", tokens, "the keys", t.k.tokens());
-  const auto fits = [&](Rows<const float> gate) {
-    return !gate.data || (gate.rows == t.k.tokens() && gate.columns == t.k.heads);
-  };
-  if (!fits(t.alpha) || !fits(t.beta)) return {Code::invalid_argument, "scan: alpha and beta must be [tokens, heads]"};
-  FOURFOLD_TRY(check_offsets("scan: offsets", sequences, t.k.tokens()));
-  const std::int64_t rows = (static_cast<std::int64_t>(sequences.size()) - 1) * t.k.heads;
-  if (states.data && (states.rows != rows || states.columns != std::int64_t{t.k.dim()} * t.v.dim()))
-    return {Code::invalid_argument, "scan: states must be [sequences * heads, key dim * value dim]"};
-  return {};
-}
-
+// One head, and of it the value channels [column, column + width): a strip of the state's columns.
 template <class R, class Q, class K, class V>
 class HeadScan {
  public:
   static constexpr int kChunk = 64;
 
   HeadScan(const R& rule, const ScanTokens<Q, K, V>& tokens, const Heads<Rows<float>>& out, int head, int first,
-           int end)
-      : rule_(rule), in_(tokens), out_(out), head_(head), first_(first), end_(end) {}
+           int end, int column, int width)
+      : rule_(rule),
+        in_(tokens),
+        out_(out),
+        head_(head),
+        first_(first),
+        end_(end),
+        column_(column),
+        width_(width),
+        ones_(static_cast<std::size_t>(std::max(keys(), width)), 1.f),
+        zeros_(static_cast<std::size_t>(keys())) {}
 
-  // The definition. state: [key dim, value dim] floats to start from and to leave behind, or null.
+  // The definition. state: the head's [key dim, value dim] floats to start from and to leave behind, or null.
   template <class T>
   void by_token(float* state) const {
-    std::vector<T> memory = load<T>(state);
-    const Rows<T> s(memory.data(), keys(), values());
-    std::vector<float> k(keys()), v(values());
+    std::vector<T> memory = load<T>(state), sum(width_);
+    const Rows<T> s(memory.data(), keys(), width_);
+    Operands operands(*this);
     for (int t = first_; t < end_; ++t) {
-      const Token token = token_at(t, k.data(), v.data());
+      const Token token = operands.at(t);
+      if constexpr (HasBonus<R>) read_out(s, token, sum);
       rule_.transition(token).apply(s);
       const RankOne update = rule_.update(token);
       update.add_to(s);
-      for (int j = 0; j < values(); ++j) {
-        T sum = 0;
-        for (int i = 0; i < keys(); ++i) sum += static_cast<T>(in_.q(t, head_, i)) * s(i, j);
-        out_(t, head_, j) = static_cast<float>(sum);
+      if constexpr (HasBonus<R>) {
+        const T bonus = rule_.template bonus<T>(token);
+        for (int j = 0; j < width_; ++j) sum[j] += bonus * static_cast<T>(token.v[j]);
+      } else {
+        read_out(s, token, sum);
       }
+      for (int j = 0; j < width_; ++j) out_(t, head_, column_ + j) = static_cast<float>(sum[j]);
     }
     store(memory, state);
   }
 
   void in_chunks(float* state) const {
-    std::vector<float> memory = load<float>(state), k(kChunk * keys()), v(kChunk * values()), q(keys()), sum(values());
-    const Rows<float> s(memory.data(), keys(), values());
+    std::vector<float> memory = load<float>(state), k(kChunk * keys()), v(kChunk * width_), sum(width_);
+    const Rows<float> s(memory.data(), keys(), width_);
+    Operands operands(*this);
     float decay[kChunk];
     std::vector<RankOne> updates;
     for (int begin = first_; begin < end_; begin += kChunk) {
       const int count = end_ - begin < kChunk ? end_ - begin : kChunk;
       updates.clear();
       for (int i = 0; i < count; ++i) {
-        const Token token = token_at(begin + i, &k[i * keys()], &v[i * values()]);
+        operands.k = {&k[i * keys()], operands.k.size()}, operands.v = {&v[i * width_], operands.v.size()};
+        const Token token = operands.at(begin + i);
         decay[i] = scalar_of(rule_.transition(token));
         updates.push_back(rule_.update(token));
       }
       for (int i = 0; i < count; ++i) {
-        read(in_.q.matrix, begin + i, std::int64_t{head_} * keys(), keys(), q.data());
+        const std::span<const float> q = operands.query(begin + i);
         std::fill(sum.begin(), sum.end(), 0.f);
         float w = 1;
         for (int j = i; j >= 0; w *= decay[j], --j)
           add(sum, w * updates[j].b * dot(q.data(), updates[j].u.data(), keys()), updates[j].v.data());
         for (int d = 0; d < keys(); ++d) add(sum, w * q[d], s.row(d).data());
-        for (int c = 0; c < values(); ++c) out_(begin + i, head_, c) = sum[c];
+        for (int c = 0; c < width_; ++c) out_(begin + i, head_, column_ + c) = sum[c];
       }
       advance(s, decay, updates);
     }
@@ -113,27 +92,68 @@ class HeadScan {
   }
 
  private:
-  int keys() const { return in_.k.dim(); }
-  int values() const { return in_.v.dim(); }
+  // The vectors of one token as floats.
+  struct Operands {
+    const HeadScan& of;
+    std::vector<float> memory;
+    std::span<float> q, k, v;
 
-  Token token_at(int t, float* k, float* v) const {
-    read(in_.k.matrix, t, std::int64_t{head_} * keys(), keys(), k);
-    read(in_.v.matrix, t, std::int64_t{head_} * values(), values(), v);
-    return {{k, static_cast<std::size_t>(keys())},
-            {v, static_cast<std::size_t>(values())},
-            in_.alpha.data ? in_.alpha(t, head_) : 1.f,
-            in_.beta.data ? in_.beta(t, head_) : 1.f};
+    explicit Operands(const HeadScan& of) : of(of), memory(2 * of.keys() + of.width_) {
+      const auto n = static_cast<std::size_t>(of.keys());
+      q = {memory.data(), n}, k = {q.data() + n, n}, v = {k.data() + n, static_cast<std::size_t>(of.width_)};
+    }
+    std::span<const float> query(int t) const {
+      read(of.in_.q.matrix, t, std::int64_t{of.key_head()} * of.keys(), of.keys(), q.data());
+      return q;
+    }
+    Token at(int t) const {
+      const auto& in = of.in_;
+      const std::int64_t channel = std::int64_t{of.head_} * in.v.dim() + of.column_;
+      read(in.k.matrix, t, std::int64_t{of.key_head()} * of.keys(), of.keys(), k.data());
+      read(in.v.matrix, t, channel, of.width_, v.data());
+      const auto keys = [&](Rows<const float> rows, const std::vector<float>& none) {
+        return rows.data ? std::span(&rows(t, std::int64_t{of.head_} * of.keys()), k.size())
+                         : std::span(none.data(), k.size());
+      };
+      return {.k = k,
+              .v = v,
+              .alpha = in.alpha.data ? in.alpha(t, of.head_) : 1.f,
+              .beta = in.beta.data ? in.beta(t, of.head_) : 1.f,
+              .q = query(t),
+              .gate = keys(in.gate, of.ones_),
+              .a = keys(in.a, of.zeros_),
+              .b = keys(in.b, of.zeros_),
+              .dt = in.dt.data ? std::span(&in.dt(t, channel), v.size()) : std::span(of.ones_.data(), v.size()),
+              .head = of.head_,
+              .channel = static_cast<int>(channel)};
+    }
+  };
+
+  int keys() const { return in_.k.dim(); }
+  int key_head() const { return head_ / (in_.v.heads / in_.k.heads); }
+
+  template <class T>
+  static void read_out(Rows<T> s, const Token& token, std::vector<T>& sum) {
+    std::fill(sum.begin(), sum.end(), T(0));
+    for (std::int64_t i = 0; i < s.rows; ++i) {
+      const T q = static_cast<T>(token.q[i]);
+      for (std::int64_t j = 0; j < s.columns; ++j) sum[j] += q * s(i, j);
+    }
   }
   template <class T>
   std::vector<T> load(const float* state) const {
-    std::vector<T> memory(static_cast<std::size_t>(keys()) * values());
-    if (state) std::copy_n(state, memory.size(), memory.begin());
+    std::vector<T> memory(static_cast<std::size_t>(keys()) * width_);
+    if (state)
+      for (int i = 0; i < keys(); ++i)
+        std::copy_n(state + std::int64_t{i} * in_.v.dim() + column_, width_, &memory[i * width_]);
     return memory;
   }
   template <class T>
-  static void store(const std::vector<T>& memory, float* state) {
-    if (state)
-      for (std::size_t i = 0; i < memory.size(); ++i) state[i] = static_cast<float>(memory[i]);
+  void store(const std::vector<T>& memory, float* state) const {
+    if (!state) return;
+    for (int i = 0; i < keys(); ++i)
+      for (int j = 0; j < width_; ++j)
+        state[std::int64_t{i} * in_.v.dim() + column_ + j] = static_cast<float>(memory[i * width_ + j]);
   }
   static float scalar_of(Identity) { return 1; }
   static float scalar_of(Scaled scaled) { return scaled.a; }
@@ -156,9 +176,8 @@ class HeadScan {
   const R& rule_;
   const ScanTokens<Q, K, V>& in_;
   const Heads<Rows<float>>& out_;
-  int head_, first_, end_;
+  int head_, first_, end_, column_, width_;
+  std::vector<float> ones_, zeros_;
 };
 
-}  // namespace detail
-
-}  // namespace fourfold
+}  // namespace fourfold::detail

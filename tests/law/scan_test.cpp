@@ -3,51 +3,14 @@
 #include <cmath>
 #include <fourfold/scan.hpp>
 
-#include "random.hpp"
+#include "scan_case.hpp"
 
 namespace fourfold {
 namespace {
 
 using test::Random;
-
-struct ScanCase {
-  int tokens, heads, keys, values;
-  std::vector<float> q, k, v, alpha, beta, out, state;
-
-  ScanCase(Random& random, int tokens, int heads, int keys, int values)
-      : tokens(tokens), heads(heads), keys(keys), values(values) {
-    const std::size_t vectors = std::size_t(tokens) * heads;
-    q = random.normals(vectors * keys);
-    k = random.normals(vectors * keys, 1 / std::sqrt(float(keys)));
-    v = random.normals(vectors * values);
-    for (std::size_t i = 0; i < vectors; ++i)
-      alpha.push_back(random.uniform(0.7f, 1)), beta.push_back(random.uniform(0, 1));
-    out.assign(vectors * values, -7.f);
-    state = random.normals(std::size_t(heads) * keys * values);
-  }
-  auto input() const {
-    return ScanTokens{Heads{Rows{q.data(), tokens, heads * keys}, heads},
-                      Heads{Rows{k.data(), tokens, heads * keys}, heads},
-                      Heads{Rows{v.data(), tokens, heads * values}, heads}, Rows{alpha.data(), tokens, heads},
-                      Rows{beta.data(), tokens, heads}};
-  }
-  Heads<Rows<float>> out_view() { return {{out.data(), tokens, heads * values}, heads}; }
-  Rows<float> state_view(int sequences = 1) { return {state.data(), sequences * heads, keys * values}; }
-  template <class R, class X>
-  status run(const R& rule, const X& executor) {
-    return Scan{rule}.on(executor).run(input(), out_view(), state_view());
-  }
-};
-
-double relative_rms(const std::vector<float>& got, const std::vector<float>& want) {
-  double error = 0, size = 0;
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    EXPECT_TRUE(std::isfinite(got[i])) << i;
-    error += std::pow(double(got[i]) - double(want[i]), 2);
-    size += std::pow(double(want[i]), 2);
-  }
-  return std::sqrt(error / size);
-}
+using test::relative_rms;
+using test::ScanCase;
 
 TEST(Scan, ReferenceIsTheDecayedSum) {
   Random random(40);
