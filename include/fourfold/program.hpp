@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <variant>
@@ -58,6 +59,33 @@ struct CacheSpec {
   int window = 0;  // keys further back are never read; 0: all are
 };
 
+// Running state of one ScanStep or ShortConv: float32 numbers [heads, rows, columns] that a sequence carries from token
+// to token, all 0 in front of its first. Of a scan: [heads, key dim, value dim]; of a convolution: [1, kernel - 1,
+// channels], the oldest token first.
+struct StateSpec {
+  int heads = 1;
+  int rows = 0;
+  int columns = 0;
+
+  std::int64_t numbers() const { return std::int64_t{heads} * rows * columns; }
+  std::int64_t bytes() const { return numbers() * static_cast<std::int64_t>(sizeof(float)); }
+};
+
+// An operand that is part of a Value, times `scale`: `runs` runs of `width` columns, one every `stride` columns from
+// `first` on, taken as one row. Projections pack what several steps read: [z, x, B, C, dt], or q, k, v, z per head.
+struct Columns {
+  Value value{};
+  int first = 0;
+  int width = 0;
+  int runs = 1;
+  int stride = 0;
+  float scale = 1;
+
+  constexpr bool valid() const { return value.valid(); }
+  constexpr int count() const { return width * runs; }
+  constexpr int at(int i) const { return first + i / width * stride + i % width; }  // column of the i-th number
+};
+
 // y = x * weight / sqrt(mean(x^2) + eps), over a row.                             Zhang & Sennrich 2019
 struct NormSpec {
   Weight weight;
@@ -72,7 +100,7 @@ struct AddNorm {
   Value out;
 };
 
-enum class Activation : std::uint8_t { silu, gelu_tanh };
+enum class Activation : std::uint8_t { silu, gelu_tanh, none, sigmoid, relu_squared };
 
 // ---- Steps ------------------------------------------------------------------------------------------------------
 
@@ -83,20 +111,24 @@ struct Embed {
   Value out;
 };
 
-// One matrix of a Project, a fold for each of its rows: y[r] = sum over i of weight[r, i] * in[i], plus bias[r].
+// One matrix of a Project, a fold for each of its rows: y[r] = scale * (sum over i of weight[r, i] * in[i], plus
+// bias[r]).
 struct Dot {
   Weight weight;
-  Weight bias;  // may be absent
+  Weight bias{};  // may be absent
+  float scale = 1;
 };
 
 // Epilogues of a Project; y0, y1, ... are its dots' results in order.
-struct Store {  // out = soft_cap * tanh(y0 / soft_cap), or y0 when soft_cap is 0
+struct Store {  // out = activation(soft_cap * tanh(y0 / soft_cap)); a soft_cap of 0 caps nothing
   Value out{};
   float soft_cap = 0;
+  Activation activation = Activation::none;
 };
-struct AddTo {  // out = x + y0
+struct AddTo {  // out = x_scale * x + y0
   Value x;
   Value out{};
+  float x_scale = 1;
 };
 struct Gated {  // out = activation(y0) * y1
   Activation activation = Activation::silu;
@@ -131,9 +163,68 @@ struct Attend {
   Value out;
 };
 
+// How a ScanStep's state S [key dim, value dim] of a head changes, and what is read from it. q, k, v: a token's query,
+// key and value; d = softplus(decay + decay_bias) within [step_low, step_high]; A: the decay rate, -exp(rate) where the
+// file stores logarithms; b = strength_scale * sigmoid(strength).
+enum class Mechanism : std::uint8_t {
+  retention,    // S <- e^rate S + k v^T, rate per head                                          Sun et al. 2023
+  mamba,        // S <- e^(d A) S + d k v^T, A per head and key; a head is one channel           Gu and Dao 2023
+  mamba2,       // the same with A per head                                                      Dao and Gu 2024
+  gated_delta,  // S <- e^(d A) (I - b k k^T) S + b k v^T, A per head                    Yang, Kautz, Hatamizadeh 2024
+  kimi_delta,   // S <- (I - b k k^T) Diag(e^(d A)) S + b k v^T, d per head and key      Kimi Linear report 2025, eq. 1
+};
+
+// out[t, h] = S^T q + skip v, S being head h's state after token t. Head h reads query and key head
+// h / (heads / key_heads).
+struct ScanStep {
+  Mechanism mechanism = Mechanism::retention;
+  int state = 0;  // index into Program::states
+  int heads = 0;
+  int key_heads = 0;
+  Columns query{}, key{};  // [key_heads, key dim]
+  Columns value{};         // [heads, value dim]
+  Columns decay{};         // [heads], of kimi_delta [heads, key dim]; absent in retention
+  Columns strength{};      // [heads], of the delta rules
+  Weight rate{};           // [heads], of mamba [heads, key dim]
+  bool rate_is_log = true;
+  std::vector<float> rates{};  // [heads], instead of `rate`, where no file stores them
+  Weight decay_bias{};         // as many as `decay`; may be absent
+  Weight skip{};               // [heads] or one number for all; may be absent
+  float step_low = 0;
+  float step_high = std::numeric_limits<float>::infinity();
+  float query_scale = 1;
+  float strength_scale = 1;
+  float unit_eps = 0;  // above 0: queries and keys are divided by sqrt(sum of squares + unit_eps), per head
+  Value out{};
+};
+
+// A convolution over the last `kernel` tokens, each channel by itself; the kernel's last column meets the newest token.
+// out = gate_out * activation(bias + sum over j of weights[c, j] * x[t - kernel + 1 + j, c]), x = gate_in * in.
+struct ShortConv {
+  int state = 0;                  // index into Program::states
+  std::vector<Columns> in{};      // joined: the channels
+  Columns gate_in{}, gate_out{};  // [channels]; may be absent
+  Weight weights{};               // [channels, kernel]
+  Weight bias{};                  // may be absent
+  Activation activation = Activation::none;
+  Value out{};
+};
+
+// A map that no neighbour can take in: a norm over groups of a row, with a gate behind or in front of it.
+// out = norm(in) * activation(gate), or norm(in * activation(gate)) when `gate_first`.
+struct Map {
+  Columns in{};
+  Columns gate{};  // may be absent
+  Activation activation = Activation::silu;
+  bool gate_first = false;
+  std::optional<NormSpec> norm{};  // its weight: one for each number of the row, or for each of a group
+  int group = 0;                   // numbers normed together; 0: the row
+  Value out{};
+};
+
 struct Step {
   std::string name;  // "blk.3.qkv": as explain prints it
-  std::variant<Embed, Project, Attend> op;
+  std::variant<Embed, Project, Attend, ScanStep, ShortConv, Map> op;
 };
 
 struct ValueSpec {
@@ -149,11 +240,17 @@ struct Program {
   std::vector<ValueSpec> values;
   std::vector<RopeSpec> ropes;
   std::vector<CacheSpec> caches;
+  std::vector<StateSpec> states;
   std::vector<Step> steps;
   Value logits;  // [tokens wanted, vocab]
 
   const TensorSpec& tensor(Weight w) const { return tensors[static_cast<std::size_t>(w.id)]; }
   int width(Value v) const { return values[static_cast<std::size_t>(v.id)].width; }
+  std::int64_t state_numbers() const {  // of one sequence, all layers
+    std::int64_t sum = 0;
+    for (const StateSpec& s : states) sum += s.numbers();
+    return sum;
+  }
 };
 
 // Values a step reads and writes, for liveness and checking.
@@ -167,7 +264,8 @@ struct StepCost {
   double weight_bytes = 0;  // read once, however many tokens
   double cache_bytes = 0;   // keys and values read
   double flops = 0;         // multiply and add counted as two
-  double bytes() const { return weight_bytes + cache_bytes; }
+  double state_bytes = 0;   // running states read and written, once however many tokens
+  double bytes() const { return weight_bytes + cache_bytes + state_bytes; }
 };
 // cache: storage of keys and values; wanted: tokens whose logits are computed.
 FOURFOLD_API StepCost cost(const Program& program, const Step& step, int tokens, std::int64_t context, Storage cache,

@@ -113,7 +113,8 @@ class FOURFOLD_API Session {
   status eval(std::span<const int> ids, int wanted = 1, const std::atomic<bool>* cancel = nullptr);
   std::span<const float> logits(int i = 0) const;  // [vocab] of wanted row i of the last eval
 
-  // Forgets all but the first `position` ids.
+  // Forgets all but the first `position` ids. A model with running states evaluates those again: its states only go
+  // forward.
   status rewind(int position);
   // Evaluates a prompt and generates from it. An empty prompt goes on from the last eval.
   Generation generate(std::span<const int> prompt, const GenerateOptions& options = {});

@@ -106,6 +106,12 @@ class Checker {
   Checker(const Program& program, const ReferenceWeights& weights, Session& session, Precision precision)
       : program_(program), weights_(weights), steps_(program, weights), session_(session), precision_(precision) {}
 
+  // To be called in front of an eval that is to be compared: its scans start from these states.
+  void remember_states() {
+    before_.resize(static_cast<std::size_t>(program_.state_numbers()));
+    if (session_.position() > 0) executor_of(session_).read_states(before_);
+  }
+
   // Compares every step of the session's last eval, whose logits were all wanted.
   void compare(std::span<const int> ids, std::vector<StepCheck>& checks) {
     const int start = session_.position() - static_cast<int>(ids.size());
@@ -133,6 +139,7 @@ class Checker {
     state.wanted = static_cast<int>(ids.size());
     state.values.resize(program_.values.size());
     state.caches.resize(program_.caches.size());
+    put_states(state);
     const StepUses use = uses(step);
     for (const Value v : use.writes) state.values[id(v)].assign(numbers(v, ids.size()), 0);
     for (const Value v : use.reads) {
@@ -141,6 +148,15 @@ class Checker {
     }
     if (const auto* attend = std::get_if<Attend>(&step.op)) read_cache(attend->cache, state);
     return state;
+  }
+
+  void put_states(ReferenceState<double>& state) const {
+    state.clear_states();
+    auto from = before_.begin();
+    for (auto& numbers : state.states) {
+      std::copy_n(from, numbers.size(), numbers.begin());
+      from += static_cast<std::ptrdiff_t>(numbers.size());
+    }
   }
 
   // What each dot multiplies its weight with: the executor's own input, its norm's scalar aside, rounded as it rounds.
@@ -219,6 +235,7 @@ class Checker {
   ReferenceSteps<double> steps_;
   Session& session_;
   Precision precision_;
+  std::vector<float> before_;  // running states before the eval that is compared
 };
 
 }  // namespace
@@ -237,6 +254,7 @@ result<std::vector<StepCheck>> check_against_reference(const Model& model, Sessi
   Checker checker(model.program(), *weights, *session, {team && !options.f32, team ? session->cache() : Storage::f32});
   std::vector<StepCheck> checks;
   for (const auto part : {ids.first(ids.size() - 1), ids.last(1)}) {
+    checker.remember_states();
     FOURFOLD_TRY(session->eval(part, static_cast<int>(part.size())));
     checker.compare(part, checks);
   }

@@ -102,8 +102,12 @@ status Session::rewind(int position) {
   if (position < 0 || position > this->position())
     return {Code::invalid_argument, "position " + std::to_string(position) + " is out of range; accepted: 0 to " +
                                         std::to_string(this->position())};
+  if (position == this->position()) return {};
+  std::vector<int> kept(state_->ids.begin(), state_->ids.begin() + position);
   state_->ids.resize(static_cast<std::size_t>(position));
-  return {};
+  if (position == 0 || model().program().states.empty()) return {};
+  state_->ids.clear();  // running states only go forward: they are made again
+  return eval(kept, 0);
 }
 
 status Session::fill(int positions, std::uint64_t seed) {

@@ -11,6 +11,13 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
+// Dimensions of 1 say nothing: a convolution's weights are [channels, 1, kernel] in one file, [channels, kernel] in
+// another.
+std::vector<std::int64_t> squeezed(std::vector<std::int64_t> shape) {
+  std::erase(shape, 1);
+  return shape;
+}
+
 }  // namespace
 
 Weight Weights::take(const std::string& name, const std::vector<std::int64_t>& shape, bool optional, float add) {
@@ -29,7 +36,7 @@ Weight Weights::take(const std::string& name, const std::vector<std::int64_t>& s
   }
   used_.insert(found->file_name);
   TensorSpec spec{found->file_name, found->storage.value_or(Storage::f32), rows, cols, add};
-  if (found->shape != shape)
+  if (squeezed(found->shape) != squeezed(shape))
     errors_.push_back("tensor '" + spec.name + "' has shape " + shape_text(found->shape) + ", expected " +
                       shape_text(shape));
   else if (!found->storage)
@@ -44,6 +51,10 @@ Weight Weights::take(const std::string& name, const std::vector<std::int64_t>& s
 
 Weight Weights::matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
   return take(name + ".weight", {rows, cols}, false);
+}
+
+Weight Weights::tensor(const std::string& name, std::int64_t rows, std::int64_t cols, bool optional) {
+  return take(name, rows == 1 ? std::vector{cols} : std::vector{rows, cols}, optional);
 }
 
 Dot Weights::dot(const std::string& name, std::int64_t rows, std::int64_t cols, std::optional<bool> bias) {

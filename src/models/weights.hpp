@@ -45,6 +45,8 @@ class Weights {
   Weight matrix(const std::string& name, std::int64_t rows, std::int64_t cols);
   // NAME.weight and NAME.bias: with one, without, or (unset) as the file has it.
   Dot dot(const std::string& name, std::int64_t rows, std::int64_t cols, std::optional<bool> bias = {});
+  // NAME as it is called in the file ("ssm_a", "conv.weight"), rows x cols; a vector has 1 row.
+  Weight tensor(const std::string& name, std::int64_t rows, std::int64_t cols, bool optional = false);
   NormSpec norm(const std::string& name, std::int64_t width, float eps, float add = 0);
   // output.weight, or the embedding table when tied (unset: when the file has no output.weight).
   Weight output_or_tied(std::optional<bool> tied, Weight table);

@@ -37,14 +37,20 @@ class Executor {
   // ids.size() <= context, every id within the vocabulary.
   virtual void forward(std::span<const int> ids, int position, int wanted, float* logits) = 0;
 
-  // The caches' first `positions` positions as bytes, for save and restore; the layout is the executor's own.
+  // The caches' first `positions` positions and the running states as bytes, for save and restore; the layout is the
+  // executor's own.
   virtual void save_cache(std::ostream& out, int positions) const = 0;
   virtual status load_cache(std::istream& in, int positions) = 0;
   virtual std::size_t cache_bytes() const = 0;
   // The resident weights where they lie in one stretch; else nothing.
   virtual std::span<const std::byte> weights() const { return {}; }
 
-  // Fills the caches up to `positions` with random values of unit scale (bench at depth).
+  // Running states of all layers after the last forward, Program::state_numbers() floats in the order of
+  // Program::states. A forward at position 0 starts from states of 0, any other from what the last one left.
+  virtual void read_states(std::span<float> out) const = 0;
+  virtual void write_states(std::span<const float> states) = 0;
+
+  // Fills the caches up to `positions` and the running states with random values of unit scale (bench at depth).
   virtual void randomize_cache(int positions, std::uint64_t seed) = 0;
 
   // Of the last forward of a debug plan: a Value [tokens, width]. Keys and values of a position as the cache holds

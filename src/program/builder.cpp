@@ -12,6 +12,33 @@ int Builder::cache(const CacheSpec& spec) {
   return static_cast<int>(program_.caches.size()) - 1;
 }
 
+int Builder::state(const StateSpec& spec) {
+  program_.states.push_back(spec);
+  return static_cast<int>(program_.states.size()) - 1;
+}
+
+Value Builder::scan(ScanStep step) {
+  step.state = state({step.heads, step.key.count() / step.key_heads, step.value.count() / step.heads});
+  step.out = value("scan", step.value.count());
+  program_.steps.push_back({prefix_ + "scan", step});
+  return step.out;
+}
+
+Value Builder::conv(ShortConv step) {
+  const TensorSpec& weights = tensor(step.weights);
+  step.state = state({1, static_cast<int>(weights.cols) - 1, static_cast<int>(weights.rows)});
+  step.out = value("conv", weights.rows);
+  program_.steps.push_back({prefix_ + "conv", step});
+  return step.out;
+}
+
+Value Builder::map(const char* what, Map step) {
+  if (step.group == 0) step.group = step.in.count();
+  step.out = value(what, step.in.count());
+  program_.steps.push_back({prefix_ + what, step});
+  return step.out;
+}
+
 Value Builder::value(const char* what, std::int64_t width) {
   program_.values.push_back({prefix_ + what, static_cast<int>(width)});
   return {static_cast<int>(program_.values.size()) - 1};

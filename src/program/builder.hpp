@@ -32,6 +32,7 @@ class Builder {
 
   int rope(RopeSpec rope);  // its index, for Append::rope
   int cache(const CacheSpec& spec);
+  int state(const StateSpec& spec);  // its index, for ScanStep::state and ShortConv::state
 
   Value embed(Weight table, float scale = 1);
   // x + norm(y), computed in front of the projection that reads it.
@@ -41,6 +42,12 @@ class Builder {
   Value project(const char* name, Input in, std::vector<Dot> dots, Gated gate);
   Value project(const char* name, Input in, Dot dot, AddTo add);
   Value project(const char* name, Input in, Dot dot, Store store = {});
+  // A whole Value as an operand.
+  Columns columns(Value value) const { return {.value = value, .width = program_.width(value)}; }
+  // These give the step its state: of a scan [heads, K, V] from its operands, of a convolution from its weights.
+  Value scan(ScanStep step);
+  Value conv(ShortConv step);
+  Value map(const char* name, Map step);
   Value attend(Value query, int cache, int heads, float scale, float soft_cap = 0);
   Program logits(Input in, Weight table, float soft_cap = 0) &&;
 

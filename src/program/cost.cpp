@@ -1,5 +1,6 @@
 // Bytes, FLOPs and uses of each step: the figures behind explain, bench and the closing line of run.
 #include <algorithm>
+#include <initializer_list>
 
 #include "fourfold/program.hpp"
 #include "program/visit.hpp"
@@ -43,6 +44,37 @@ StepCost attend_cost(const CacheSpec& kv, const Attend& s, int tokens, std::int6
   return c;
 }
 
+// A state is read and written whatever the number of tokens; 7 K V FLOP per token and head suit every mechanism.
+StepCost scan_cost(const Program& program, const ScanStep& s, int tokens) {
+  const StateSpec& state = program.states[static_cast<std::size_t>(s.state)];
+  StepCost c;
+  for (const Weight w : {s.rate, s.decay_bias, s.skip}) c.weight_bytes += tensor_bytes(program, w);
+  c.state_bytes = 2.0 * static_cast<double>(state.bytes());
+  c.flops = 7.0 * static_cast<double>(state.numbers()) * tokens;
+  return c;
+}
+
+StepCost conv_cost(const Program& program, const ShortConv& s, int tokens) {
+  const StateSpec& state = program.states[static_cast<std::size_t>(s.state)];
+  StepCost c;
+  c.weight_bytes = tensor_bytes(program, s.weights) + tensor_bytes(program, s.bias);
+  c.state_bytes = 2.0 * static_cast<double>(state.bytes());
+  c.flops = 2.0 * state.columns * (state.rows + 1) * tokens;
+  return c;
+}
+
+StepCost map_cost(const Program& program, const Map& s, int tokens) {
+  StepCost c;
+  if (s.norm) c.weight_bytes = tensor_bytes(program, s.norm->weight);
+  c.flops = 4.0 * s.in.count() * tokens;
+  return c;
+}
+
+void read(StepUses& u, std::initializer_list<Columns> operands) {
+  for (const Columns& c : operands)
+    if (c.valid() && std::find(u.reads.begin(), u.reads.end(), c.value) == u.reads.end()) u.reads.push_back(c.value);
+}
+
 }  // namespace
 
 StepUses uses(const Step& step) {
@@ -67,6 +99,19 @@ StepUses uses(const Step& step) {
                             u.reads = {s.in};
                           }
                           std::visit(epilogue, s.epilogue);
+                        },
+                        [&](const ScanStep& s) {
+                          read(u, {s.query, s.key, s.value, s.decay, s.strength});
+                          u.writes = {s.out};
+                        },
+                        [&](const ShortConv& s) {
+                          for (const Columns& part : s.in) read(u, {part});
+                          read(u, {s.gate_in, s.gate_out});
+                          u.writes = {s.out};
+                        },
+                        [&](const Map& s) {
+                          read(u, {s.in, s.gate});
+                          u.writes = {s.out};
                         }},
              step.op);
   return u;
@@ -76,12 +121,15 @@ StepCost cost(const Program& program, const Step& step, int tokens, std::int64_t
   return std::visit(
       Overloaded{[&](const Embed& s) {
                    const auto& table = program.tensor(s.table);
-                   return StepCost{tokens * tensor_bytes(program, s.table) / static_cast<double>(table.rows), 0, 0};
+                   return StepCost{tokens * tensor_bytes(program, s.table) / static_cast<double>(table.rows)};
                  },
                  [&](const Project& s) { return project_cost(program, s, s.last_only ? wanted : tokens); },
                  [&](const Attend& s) {
                    return attend_cost(program.caches[static_cast<std::size_t>(s.cache)], s, tokens, context, cache);
-                 }},
+                 },
+                 [&](const ScanStep& s) { return scan_cost(program, s, tokens); },
+                 [&](const ShortConv& s) { return conv_cost(program, s, tokens); },
+                 [&](const Map& s) { return map_cost(program, s, tokens); }},
       step.op);
 }
 
@@ -92,6 +140,7 @@ StepCost cost(const Program& program, int tokens, std::int64_t context, Storage 
     total.weight_bytes += c.weight_bytes;
     total.cache_bytes += c.cache_bytes;
     total.flops += c.flops;
+    total.state_bytes += c.state_bytes;
   }
   return total;
 }

@@ -1,5 +1,6 @@
 #include "program/reference.hpp"
 
+#include <algorithm>
 #include <istream>
 #include <ostream>
 
@@ -22,6 +23,7 @@ class ReferenceExecutor : public Executor {
     state_.program = &model_->program;
     state_.values.resize(model_->program.values.size());
     state_.caches.resize(model_->program.caches.size());
+    state_.clear_states();
   }
 
   void forward(std::span<const int> ids, int position, int wanted, float* logits) override {
@@ -33,6 +35,7 @@ class ReferenceExecutor : public Executor {
       const std::size_t rows = static_cast<int>(v) == program.logits.id ? static_cast<std::size_t>(wanted) : ids.size();
       state_.values[v].assign(rows * static_cast<std::size_t>(program.values[v].width), T{0});
     }
+    if (position == 0) state_.clear_states();
     for (const Step& step : program.steps) steps_.run(step, state_);
     const T* out = state_.at(program.logits, 0);
     for (std::int64_t i = 0; i < std::int64_t{wanted} * program.vocab; ++i) logits[i] = static_cast<float>(out[i]);
@@ -44,6 +47,8 @@ class ReferenceExecutor : public Executor {
       for (const auto* list : {&state_.caches[c].keys, &state_.caches[c].values})
         out.write(reinterpret_cast<const char*>(list->data()),
                   static_cast<std::streamsize>(used(c, positions) * sizeof(T)));
+    for (const auto& state : state_.states)
+      out.write(reinterpret_cast<const char*>(state.data()), static_cast<std::streamsize>(state.size() * sizeof(T)));
   }
   status load_cache(std::istream& in, int positions) override {
     for (std::size_t c = 0; c < state_.caches.size(); ++c)
@@ -51,11 +56,14 @@ class ReferenceExecutor : public Executor {
         list->resize(used(c, positions));
         in.read(reinterpret_cast<char*>(list->data()), static_cast<std::streamsize>(list->size() * sizeof(T)));
       }
+    for (auto& state : state_.states)
+      in.read(reinterpret_cast<char*>(state.data()), static_cast<std::streamsize>(state.size() * sizeof(T)));
     return in.good() ? status{} : status{Code::malformed, "the saved cache ends early"};
   }
   std::size_t cache_bytes() const override {
     std::size_t sum = 0;
     for (const auto& cache : state_.caches) sum += (cache.keys.size() + cache.values.size()) * sizeof(T);
+    for (const auto& state : state_.states) sum += state.size() * sizeof(T);
     return sum;
   }
   void randomize_cache(int positions, std::uint64_t seed) override {
@@ -65,6 +73,20 @@ class ReferenceExecutor : public Executor {
         list->resize(used(c, positions));
         for (T& x : *list) x = noise();
       }
+    for (auto& state : state_.states)
+      for (T& x : state) x = noise();
+  }
+
+  void read_states(std::span<float> out) const override {
+    auto to = out.begin();
+    for (const auto& state : state_.states) to = std::copy(state.begin(), state.end(), to);
+  }
+  void write_states(std::span<const float> states) override {
+    auto from = states.begin();
+    for (auto& state : state_.states) {
+      std::copy_n(from, state.size(), state.begin());
+      from += static_cast<std::ptrdiff_t>(state.size());
+    }
   }
 
   const float* value(Value v) const override {

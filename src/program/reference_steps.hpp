@@ -7,29 +7,12 @@
 #include <fourfold/fold.hpp>
 #include <vector>
 
+#include "program/reference_scan.hpp"
+#include "program/reference_state.hpp"
 #include "program/reference_weights.hpp"
 #include "program/visit.hpp"
 
 namespace fourfold {
-
-// Where a step finds its Values and the keys and values that earlier tokens left.
-template <class T>
-struct ReferenceState {
-  const Program* program;
-  std::vector<std::vector<T>> values;  // per Value: [tokens, width]
-  struct Cache {
-    std::vector<T> keys, values;  // [position, kv_heads, head_dim]
-  };
-  std::vector<Cache> caches;
-  std::vector<int> ids;
-  int position = 0;  // of ids[0]
-  int wanted = 0;
-
-  int tokens() const { return static_cast<int>(ids.size()); }
-  T* at(Value v, int token) {
-    return values[static_cast<std::size_t>(v.id)].data() + static_cast<std::ptrdiff_t>(token) * program->width(v);
-  }
-};
 
 template <class T>
 class ReferenceSteps {
@@ -41,8 +24,12 @@ class ReferenceSteps {
 
   // Reads the step's inputs from `state` and writes its outputs there.
   void run(const Step& step, ReferenceState<T>& state, const DotInputs* inputs = nullptr) const {
-    std::visit(Overloaded{[&](const Project& s) { run(s, state, inputs); }, [&](const auto& s) { run(s, state); }},
-               step.op);
+    std::visit(
+        Overloaded{[&](const Project& s) { run(s, state, inputs); },
+                   [&](const ScanStep& s) { reference_scan(s, weights_, state); },
+                   [&](const ShortConv& s) { reference_conv(s, weights_, state); },
+                   [&](const Map& s) { reference_map(s, weights_, state); }, [&](const auto& s) { run(s, state); }},
+        step.op);
   }
 
  private:
@@ -94,7 +81,8 @@ class ReferenceSteps {
         const T* x = in.data() + static_cast<std::ptrdiff_t>(t) * width;
         T sum = 0;
         for (int i = 0; i < width; ++i) sum += weight[static_cast<std::size_t>(i)] * x[i];
-        out[static_cast<std::size_t>(t) * rows + r] = sum + (bias.empty() ? T{0} : bias[r]);
+        out[static_cast<std::size_t>(t) * rows + r] =
+            static_cast<T>(dot.scale) * (sum + (bias.empty() ? T{0} : bias[r]));
       }
     }
     return out;
@@ -103,18 +91,15 @@ class ReferenceSteps {
   void finish(const Store& e, const std::vector<std::vector<T>>& y, int, State& state) const {
     T* out = state.at(e.out, 0);
     for (std::size_t i = 0; i < y[0].size(); ++i)
-      out[i] = e.soft_cap > 0 ? SoftCap{e.soft_cap}(y[0][i], 0, 0) : y[0][i];
+      out[i] = activated(e.activation, e.soft_cap > 0 ? SoftCap{e.soft_cap}(y[0][i], 0, 0) : y[0][i]);
   }
   void finish(const AddTo& e, const std::vector<std::vector<T>>& y, int, State& state) const {
-    for (std::size_t i = 0; i < y[0].size(); ++i) state.at(e.out, 0)[i] = state.at(e.x, 0)[i] + y[0][i];
+    for (std::size_t i = 0; i < y[0].size(); ++i)
+      state.at(e.out, 0)[i] = static_cast<T>(e.x_scale) * state.at(e.x, 0)[i] + y[0][i];
   }
   void finish(const Gated& e, const std::vector<std::vector<T>>& y, int, State& state) const {
-    for (std::size_t i = 0; i < y[0].size(); ++i) state.at(e.out, 0)[i] = activate(e.activation, y[0][i]) * y[1][i];
+    for (std::size_t i = 0; i < y[0].size(); ++i) state.at(e.out, 0)[i] = activated(e.activation, y[0][i]) * y[1][i];
   }
-  static T activate(Activation activation, T x) {
-    return activation == Activation::silu ? Silu{}(x, 0, 0) : GeluTanh{}(x, 0, 0);
-  }
-
   void finish(const Append& e, std::vector<std::vector<T>>& y, int count, State& state) const {
     const CacheSpec& spec = program_.caches[static_cast<std::size_t>(e.cache)];
     auto& cache = state.caches[static_cast<std::size_t>(e.cache)];

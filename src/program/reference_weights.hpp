@@ -43,6 +43,17 @@ class ReferenceWeights {
     if (weight.valid()) row(weight, 0, out);
     return out;
   }
+  // Every row, one behind the other.
+  template <class T>
+  std::vector<T> all(Weight weight) const {
+    std::vector<T> out, one;
+    if (!weight.valid()) return out;
+    for (std::int64_t r = 0; r < specs_[static_cast<std::size_t>(weight.id)].rows; ++r) {
+      row(weight, r, one);
+      out.insert(out.end(), one.begin(), one.end());
+    }
+    return out;
+  }
   std::size_t bytes() const {
     std::size_t sum = 0;
     for (const auto& b : bytes_) sum += b.size();

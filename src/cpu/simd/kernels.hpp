@@ -85,6 +85,26 @@ struct AttendArgs {
   std::size_t state_stride;  // floats, at least state_floats(d)
 };
 
+// ---- scans: one head's state through some tokens
+// ----------------------------------------------------------------------
+
+inline constexpr int kScanTokens = 64;  // at most, of one call
+
+// S [K, V] floats. Per token: S <- (I - b k k^T) Diag(decay) S + b k v^T (without `delta`: Diag(decay) S + b k v^T),
+// then out = S^T q. Each column's chain depends on K alone: the same bits however tokens are cut into calls.
+struct ScanArgs {
+  int tokens, keys, values;  // keys at most kMaxHeadDim
+  float* state;              // [K, V]
+  const float* q;            // [tokens, K]
+  const float* k;            // [tokens, K]
+  const float* v;            // [tokens, V]
+  const float* decay;        // [tokens, K], or [tokens] unless decay_per_key
+  const float* b;            // [tokens]
+  bool delta, decay_per_key;
+  float* out;
+  std::size_t out_stride;  // floats between tokens
+};
+
 // ---- the table -----------------------------------------------------------------------------------------------------
 
 inline constexpr int kStorageCount = static_cast<int>(kStorages.size());
@@ -121,6 +141,12 @@ struct Kernels {
   void (*rope)(float* head, const float* cos, const float* sin, int dims, bool interleaved);
   // Index of the largest value: the lowest index among equals, NaN after everything.
   int (*argmax)(const float* x, int n);
+
+  void (*scan)(const ScanArgs&);
+  // One channel of Mamba-1 and one token: s <- e^(d A) s + d v k over `keys` numbers; returns the sum of q s.
+  float (*scan_channel)(float* state, const float* rate, const float* k, const float* q, float d, float v, int keys);
+  void (*multiply_add)(const float* weight, const float* x, int n, float* sum);  // sum += weight * x
+  void (*sigmoid_gate)(const float* gate, const float* x, int n, float* out);    // sigmoid(gate) * x
 };
 
 // ---- choosing a level ----------------------------------------------------------------------------------------------

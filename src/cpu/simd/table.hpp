@@ -5,6 +5,7 @@
 #include "cpu/simd/dot_float.hpp"
 #include "cpu/simd/map.hpp"
 #include "cpu/simd/prepare.hpp"
+#include "cpu/simd/scan.hpp"
 
 namespace fourfold::simd {
 namespace {
@@ -41,6 +42,10 @@ consteval Kernels make_table() {
       .gelu_gate = gelu_gate<V>,
       .rope = rope<V>,
       .argmax = argmax<V>,
+      .scan = scan<V>,
+      .scan_channel = scan_channel<V>,
+      .multiply_add = multiply_add<V>,
+      .sigmoid_gate = sigmoid_gate<V>,
   };
 }
 

@@ -117,6 +117,7 @@ void TeamExecutor::randomize_cache(int positions, std::uint64_t seed) {
                      value.data(), spec.head_dim);
       }
   }
+  for (float& x : running_) x = noise();
 }
 
 }  // namespace fourfold::team

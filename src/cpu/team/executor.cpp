@@ -15,6 +15,7 @@ TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& 
       options_(options),
       plan_(resolve(model_->program, model_->weights, k_, model_->pool->threads(), model_->f32, options.debug)),
       cache_(std::move(cache)),
+      running_(static_cast<std::size_t>(model_->program.state_numbers())),
       queue_(model_->pool->threads()) {
   const auto batch = static_cast<std::size_t>(options.batch);
   arena_.resize(static_cast<std::size_t>(plan_.arena.width) * batch);
@@ -50,6 +51,7 @@ TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& 
     local.out.resize(
         std::max(batch * static_cast<std::size_t>(plan_.max_unit_rows), static_cast<std::size_t>(plan_.max_rows)));
     local.out2.resize(local.out.size());
+    reserve_scratch(local);
     local.states.resize(2 * static_cast<std::size_t>(rows) * simd::state_floats(head_dim));
   }
 }
@@ -65,6 +67,7 @@ void TeamExecutor::forward(std::span<const int> ids, int position, int wanted, f
   position_ = position;
   wanted_ = wanted;
   logits_ = logits;
+  if (position == 0) std::fill(running_.begin(), running_.end(), 0.0f);
   const std::lock_guard turn(model_->running);
   const status ran = model_->pool->run([this](Worker& worker) {
     make_rope_tables(worker);
@@ -124,8 +127,16 @@ void TeamExecutor::run_step(Worker& worker, const TeamEmbed& step) {
 
 const float* TeamExecutor::value(Value v) const { return at(v, static_cast<int>(ids_.size())); }
 
+void TeamExecutor::save_cache(std::ostream& out, int positions) const {
+  cache_.save(out, positions);
+  out.write(reinterpret_cast<const char*>(running_.data()),
+            static_cast<std::streamsize>(running_.size() * sizeof(float)));
+}
+
 status TeamExecutor::load_cache(std::istream& in, int positions) {
-  if (cache_.load(in, positions)) return {};
+  const bool caches = cache_.load(in, positions);
+  in.read(reinterpret_cast<char*>(running_.data()), static_cast<std::streamsize>(running_.size() * sizeof(float)));
+  if (caches && in.good()) return {};
   return {Code::malformed, "the saved cache ends early"};
 }
 

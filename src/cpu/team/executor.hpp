@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -44,14 +45,22 @@ struct WarmUp {
   }
 };
 
+inline float inverse_rms(const Kernels& k, const float* x, int n, float eps) {
+  return 1 / std::sqrt(k.sum_squares(x, n) / static_cast<float>(n) + eps);
+}
+
 class TeamExecutor : public Executor {
  public:
   TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& options, TeamCache cache);
 
   void forward(std::span<const int> ids, int position, int wanted, float* logits) override;
-  void save_cache(std::ostream& out, int positions) const override { cache_.save(out, positions); }
+  void save_cache(std::ostream& out, int positions) const override;
   status load_cache(std::istream& in, int positions) override;
-  std::size_t cache_bytes() const override { return cache_.bytes(); }
+  std::size_t cache_bytes() const override { return cache_.bytes() + running_.size() * sizeof(float); }
+  void read_states(std::span<float> out) const override { std::copy(running_.begin(), running_.end(), out.begin()); }
+  void write_states(std::span<const float> states) override {
+    std::copy(states.begin(), states.end(), running_.begin());
+  }
   std::span<const std::byte> weights() const override { return model_->weights.tiles(); }
   void randomize_cache(int positions, std::uint64_t seed) override;
   const float* value(Value v) const override;
@@ -73,6 +82,10 @@ class TeamExecutor : public Executor {
     std::vector<float> states;              // attend: two states for each row of a query tile
     std::vector<const float*> queries;      // attend: query rows and the keys each sees
     std::vector<std::int32_t> first, last;
+    std::vector<float> map, gate;       // one group of a Map
+    std::vector<float> q, k, v, decay;  // scan: [kScanTokens, head dim]
+    std::vector<float> strength;        // scan: [kScanTokens]
+    std::vector<float> past;            // convolution: [kernel - 1 + kScanTokens, kConvChannels]
   };
   // Where a Project's prepared input lies.
   struct Prepared {
@@ -91,6 +104,9 @@ class TeamExecutor : public Executor {
   void run_step(Worker& worker, const TeamEmbed& step);
   void run_step(Worker& worker, const TeamProject& step);
   void run_step(Worker& worker, const TeamAttend& step);
+  void run_step(Worker& worker, const TeamScan& step);
+  void run_step(Worker& worker, const TeamConv& step);
+  void run_step(Worker& worker, const TeamMap& step);
 
   Prepared prepare(Worker& worker, const TeamProject& step, int first, int tokens);
   float prepare_row(const TeamProject& step, int token, Local& local, bool keep_sum, std::uint8_t* const rows[3]);
@@ -99,6 +115,17 @@ class TeamExecutor : public Executor {
   void append_heads(const TeamProject& step, const Append& append, const Unit& unit, const Prepared& in, int tokens,
                     Local& local);
   void turn_head(float* head, const std::optional<TeamNorm>& norm, int rope, int token, int head_dim) const;
+
+  void reserve_scratch(Local& local) const;
+  void activate(Activation activation, float* x, int n) const;
+  void add_to(const AddTo& epilogue, const float* x, int n, float* out) const;
+  void gather(const Columns& from, int token, int first, int n, float* out) const;
+  void scan_head(const TeamScan& step, int head, Local& local);
+  void scan_channels(const TeamScan& step, int first, int count, Local& local);
+  void prepare_scan(const TeamScan& step, int head, int token, int count, Local& local) const;
+  float step_size(const TeamScan& step, int token, int i) const;
+  void convolve(const TeamConv& step, const TeamPiece& piece, Local& local);
+  void map_group(const TeamMap& step, int token, int first, Local& local);
 
   void attend_blocks(Worker& worker, const TeamAttend& step);
   void attend_tiles(Worker& worker, const TeamAttend& step);
@@ -110,6 +137,7 @@ class TeamExecutor : public Executor {
   PlanOptions options_;
   TeamPlan plan_;
   TeamCache cache_;
+  std::vector<float> running_;  // states of all scans and convolutions, in the Program's order
   ChunkQueue queue_;
 
   std::vector<float> arena_;

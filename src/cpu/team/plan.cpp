@@ -1,6 +1,7 @@
 #include "cpu/team/plan.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace fourfold::team {
@@ -117,7 +118,53 @@ struct Resolver {
     return {s.query, s.out, s.cache, s.heads, kv.kv_heads, kv.head_dim, kv.window, s.scale, s.soft_cap};
   }
 
+  TeamScan operator()(const ScanStep& s) const {
+    const StateSpec& state = program.states[static_cast<std::size_t>(s.state)];
+    TeamScan scan{s,
+                  state.rows,
+                  state.columns,
+                  state_offset(s.state),
+                  s.rates,
+                  weights.vector(s.decay_bias),
+                  weights.vector(s.skip),
+                  s.skip.valid() ? static_cast<int>(program.tensor(s.skip).cols) : 0};
+    if (s.rate.valid()) {
+      const float* rate = weights.vector(s.rate);
+      scan.rate.assign(rate, rate + program.tensor(s.rate).rows * program.tensor(s.rate).cols);
+      for (float& r : scan.rate)
+        if (s.rate_is_log) r = -std::exp(r);
+    }
+    return scan;
+  }
+
+  TeamConv operator()(const ShortConv& s) const {
+    const StateSpec& state = program.states[static_cast<std::size_t>(s.state)];
+    TeamConv conv{s, state.rows + 1, state.columns, state_offset(s.state), {}, {}, weights.vector(s.bias)};
+    int channel = 0;
+    for (const Columns& part : s.in)
+      for (int i = 0; i < part.count();) {
+        const int count = std::min(kConvChannels, part.width - i % part.width);
+        conv.pieces.push_back({part.value, part.at(i), channel, count, part.scale});
+        i += count;
+        channel += count;
+      }
+    const float* stored = weights.vector(s.weights);  // [channels, kernel]
+    for (int j = 0; j < conv.kernel; ++j)
+      for (int c = 0; c < conv.channels; ++c) conv.weights.push_back(stored[c * conv.kernel + j]);
+    return conv;
+  }
+
+  TeamMap operator()(const Map& s) const {
+    if (!s.norm) return {s, nullptr, 0};
+    return {s, weights.vector(s.norm->weight), static_cast<int>(program.tensor(s.norm->weight).cols)};
+  }
+
  private:
+  std::size_t state_offset(int state) const {
+    std::int64_t sum = 0;
+    for (int s = 0; s < state; ++s) sum += program.states[static_cast<std::size_t>(s)].numbers();
+    return static_cast<std::size_t>(sum);
+  }
   std::optional<TeamNorm> norm(const std::optional<NormSpec>& n) const {
     if (!n) return {};
     return TeamNorm{weights.vector(n->weight), n->eps};
@@ -126,7 +173,7 @@ struct Resolver {
     const Matrix& m = weights.matrix(d.weight);
     const auto s = simd::index(m.storage);
     return {m, weights.vector(d.bias), f32 ? kernels.dot_f32[s] : kernels.dot[s],
-            f32 ? simd::Rounding::f32 : kernels.rounding[s]};
+            f32 ? simd::Rounding::f32 : kernels.rounding[s], d.scale};
   }
 };
 
@@ -140,6 +187,10 @@ TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kerne
   for (const Step& step : program.steps)
     plan.steps.push_back(std::visit([&](const auto& s) -> TeamStep { return resolver(s); }, step.op));
   for (const TeamStep& step : plan.steps) {
+    if (const auto* map = std::get_if<TeamMap>(&step)) plan.max_map = std::max(plan.max_map, map->step.group);
+    if (const auto* scan = std::get_if<TeamScan>(&step))
+      plan.max_head = std::max({plan.max_head, scan->keys, scan->values});
+    if (const auto* conv = std::get_if<TeamConv>(&step)) plan.max_kernel = std::max(plan.max_kernel, conv->kernel);
     const auto* project = std::get_if<TeamProject>(&step);
     if (!project) continue;
     plan.max_width = std::max(plan.max_width, project->width);
@@ -166,6 +217,12 @@ status check_team(const Program& program, const std::optional<Storage>& cache) {
     }
     if (!unmet.empty()) break;  // the layers are alike
   }
+  for (const Step& step : program.steps)
+    if (const auto* scan = std::get_if<ScanStep>(&step.op)) {
+      const int keys = program.states[static_cast<std::size_t>(scan->state)].rows;
+      require(keys <= simd::kMaxHeadDim,
+              step.name + ": key dimension " + std::to_string(keys) + " is above " + std::to_string(simd::kMaxHeadDim));
+    }
   const auto& isa = simd::selected_kernels();
   require(isa.ok(), isa.ok() ? "" : isa.error().message());
   if (unmet.empty()) return {};

@@ -22,6 +22,7 @@ struct TeamDot {
   const float* bias;  // null: none
   DotKernel kernel;
   simd::Rounding kind;  // of the prepared input
+  float scale = 1;
 
   const std::uint8_t* row(int i) const { return matrix.tile(i / simd::kTileRows); }
 };
@@ -71,7 +72,42 @@ struct TeamAttend {
   float scale, soft_cap;
 };
 
-using TeamStep = std::variant<TeamEmbed, TeamProject, TeamAttend>;
+struct TeamScan {
+  ScanStep step;
+  int keys, values;         // dims of a head
+  std::size_t state;        // offset of its states in those of all layers
+  std::vector<float> rate;  // A: [heads], of mamba [heads, keys]
+  const float *bias, *skip;
+  int skips;  // 1: one number for all heads
+
+  bool delta() const { return step.mechanism == Mechanism::gated_delta || step.mechanism == Mechanism::kimi_delta; }
+  bool decay_per_key() const { return step.mechanism == Mechanism::kimi_delta; }
+};
+
+// Channels that lie together in a Value.
+struct TeamPiece {
+  Value value;
+  int column, channel, count;
+  float scale;
+};
+
+struct TeamConv {
+  ShortConv step;
+  int kernel, channels;
+  std::size_t state;
+  std::vector<TeamPiece> pieces;  // at most kConvChannels each: what a worker takes at once
+  std::vector<float> weights;     // [kernel, channels]
+  const float* bias;
+};
+inline constexpr int kConvChannels = 64;
+
+struct TeamMap {
+  Map step;
+  const float* weight;  // null: no norm
+  int weights;          // how many: of the row, or of a group
+};
+
+using TeamStep = std::variant<TeamEmbed, TeamProject, TeamAttend, TeamScan, TeamConv, TeamMap>;
 
 struct TeamPlan {
   std::vector<TeamStep> steps;
@@ -79,6 +115,9 @@ struct TeamPlan {
   int max_width = 0;      // of any Project's input
   int max_unit_rows = 0;  // of the largest unit
   int max_rows = 0;       // of any dot
+  int max_map = 0;        // numbers of a group of any Map
+  int max_head = 0;       // the larger dimension of a scan's head
+  int max_kernel = 0;     // of a convolution
 };
 
 TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kernels& kernels, int workers, bool f32,

@@ -9,10 +9,6 @@
 namespace fourfold::team {
 namespace {
 
-float inverse_rms(const Kernels& k, const float* x, int n, float eps) {
-  return 1 / std::sqrt(k.sum_squares(x, n) / static_cast<float>(n) + eps);
-}
-
 std::uint8_t* aligned(std::vector<std::uint8_t>& buffer) {
   const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());
   return buffer.data() + ((address + 63) / 64 * 64 - address);
@@ -84,6 +80,7 @@ void TeamExecutor::dot(const TeamDot& dot, const Unit& unit, const Prepared& in,
     float* row = out + static_cast<std::size_t>(t) * stride;
     if (in.scale) k_.scale(row, in.scale[t], unit.rows);
     if (dot.bias) k_.add(row, dot.bias + unit.row, unit.rows, row);
+    if (dot.scale != 1) k_.scale(row, dot.scale, unit.rows);
   }
 }
 
@@ -93,13 +90,14 @@ void TeamExecutor::run_unit(const TeamProject& step, const Unit& unit, const Pre
   std::visit(
       Overloaded{[&](const Store& e) {
                    dot(step.dots[0], unit, in, tokens, out_rows(e.out, 0), static_cast<std::size_t>(width(e.out)));
-                   if (e.soft_cap > 0)
-                     for (int t = 0; t < tokens; ++t) k_.soft_cap(out_rows(e.out, t), e.soft_cap, unit.rows);
+                   for (int t = 0; t < tokens; ++t) {
+                     if (e.soft_cap > 0) k_.soft_cap(out_rows(e.out, t), e.soft_cap, unit.rows);
+                     activate(e.activation, out_rows(e.out, t), unit.rows);
+                   }
                  },
                  [&](const AddTo& e) {
                    dot(step.dots[0], unit, in, tokens, out_rows(e.out, 0), static_cast<std::size_t>(width(e.out)));
-                   for (int t = 0; t < tokens; ++t)
-                     k_.add(out_rows(e.x, t), out_rows(e.out, t), unit.rows, out_rows(e.out, t));
+                   for (int t = 0; t < tokens; ++t) add_to(e, out_rows(e.x, t), unit.rows, out_rows(e.out, t));
                  },
                  [&](const Gated& e) {
                    dot(step.dots[0], unit, in, tokens, local.out.data(), n);

@@ -72,9 +72,9 @@ result<std::vector<float>> decoded(const TensorSpec& spec, const WeightBytes& by
   std::vector<std::byte> raw(static_cast<std::size_t>(spec.bytes()));
   FOURFOLD_TRY(bytes.read(spec, 0, raw));
   const auto& row = info(spec.storage);
-  std::vector<float> out(static_cast<std::size_t>(spec.cols));
+  std::vector<float> out(static_cast<std::size_t>(spec.rows * spec.cols));
   const auto* data = reinterpret_cast<const std::uint8_t*>(raw.data());
-  for (std::int64_t i = 0; i < spec.cols; ++i)
+  for (std::int64_t i = 0; i < spec.rows * spec.cols; ++i)
     out[static_cast<std::size_t>(i)] = spec.add + decode(spec.storage, data + i / row.block_elements * row.block_bytes,
                                                          static_cast<int>(i % row.block_elements));
   return out;

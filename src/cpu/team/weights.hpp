@@ -48,7 +48,7 @@ class TeamWeights {
                                   const std::function<void(double)>& progress);
 
   const Matrix& matrix(Weight w) const { return matrices_[static_cast<std::size_t>(w.id)]; }
-  const float* vector(Weight w) const;  // null when absent
+  const float* vector(Weight w) const;  // of what is no matrix of a dot; null when absent
   std::span<const std::byte> tiles() const { return std::as_bytes(std::span(tiles_.data(), tiles_.size())); }
   std::size_t bytes() const { return tiles_.size() + floats_.size() * sizeof(float); }
 

@@ -1,0 +1,223 @@
+// Steps with a running state, and maps of their own, on the team. Heads, channels and groups are shared over the pool;
+// each goes through the tokens in order, so the bits depend neither on the threads nor on how a prompt is cut.
+#include <algorithm>
+#include <cmath>
+#include <fourfold/epilogue.hpp>
+
+#include "cpu/team/executor.hpp"
+
+namespace fourfold::team {
+namespace {
+
+using simd::kScanTokens;
+
+constexpr int kChannels = 64;  // of Mamba-1, that a worker takes at once
+
+float softplus(float x) { return std::max(x, 0.0f) + std::log1p(std::exp(-std::abs(x))); }
+
+}  // namespace
+
+void TeamExecutor::reserve_scratch(Local& local) const {
+  const auto head = static_cast<std::size_t>(plan_.max_head) * kScanTokens;
+  local.map.resize(static_cast<std::size_t>(plan_.max_map));
+  local.gate.resize(local.map.size() + kConvChannels);
+  for (auto* rows : {&local.q, &local.k, &local.v, &local.decay}) rows->resize(head);
+  local.strength.resize(kScanTokens);
+  local.past.resize(static_cast<std::size_t>(plan_.max_kernel + kScanTokens) * kConvChannels);
+}
+
+void TeamExecutor::activate(Activation activation, float* x, int n) const {
+  switch (activation) {
+    case Activation::silu:
+      return k_.sigmoid_gate(x, x, n, x);
+    case Activation::gelu_tanh:
+      for (int i = 0; i < n; ++i) x[i] = GeluTanh{}(x[i], 0, 0);
+      return;
+    case Activation::sigmoid:
+      for (int i = 0; i < n; ++i) x[i] = fourfold::sigmoid(x[i]);
+      return;
+    case Activation::relu_squared:
+      for (int i = 0; i < n; ++i) x[i] = x[i] > 0 ? x[i] * x[i] : 0;
+      return;
+    case Activation::none:
+      return;
+  }
+}
+
+void TeamExecutor::add_to(const AddTo& epilogue, const float* x, int n, float* out) const {
+  if (epilogue.x_scale == 1) return k_.add(x, out, n, out);
+  for (int i = 0; i < n; ++i) out[i] += epilogue.x_scale * x[i];
+}
+
+// Numbers [first, first + n) of an operand, one behind the other.
+void TeamExecutor::gather(const Columns& from, int token, int first, int n, float* out) const {
+  const float* row = at(from.value, static_cast<int>(ids_.size()), token);
+  for (int i = 0; i < n;) {
+    const int at = first + i, run = std::min(n - i, from.width - at % from.width);
+    std::copy_n(row + from.at(at), run, out + i);
+    i += run;
+  }
+  if (from.scale != 1) k_.scale(out, from.scale, n);
+}
+
+void TeamExecutor::run_step(Worker& worker, const TeamScan& step) {
+  Local& local = locals_[static_cast<std::size_t>(worker.index)];
+  if (step.step.mechanism == Mechanism::mamba) {
+    const int blocks = (step.step.heads + kChannels - 1) / kChannels;
+    queue_.each(worker, blocks, [&](std::int64_t block) {
+      const int first = static_cast<int>(block) * kChannels;
+      scan_channels(step, first, std::min(kChannels, step.step.heads - first), local);
+    });
+    return;
+  }
+  queue_.each(worker, step.step.heads, [&](std::int64_t head) { scan_head(step, static_cast<int>(head), local); });
+}
+
+// d of a token: of head (or channel) i, or of number i of all heads' keys.
+float TeamExecutor::step_size(const TeamScan& step, int token, int i) const {
+  const Columns& decay = step.step.decay;
+  const float raw = decay.scale * at(decay.value, static_cast<int>(ids_.size()), token)[decay.at(i)];
+  return std::clamp(softplus(raw + (step.bias ? step.bias[i] : 0)), step.step.step_low, step.step.step_high);
+}
+
+// Queries, keys, values, decays and strengths of `count` tokens from `token` on, as the kernel takes them.
+void TeamExecutor::prepare_scan(const TeamScan& step, int head, int token, int count, Local& local) const {
+  const ScanStep& s = step.step;
+  const int keys = step.keys, key_head = head / (s.heads / s.key_heads);
+  for (int t = 0; t < count; ++t) {
+    const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(t) * keys;
+    float* q = local.q.data() + row;
+    float* k = local.k.data() + row;
+    gather(s.query, token + t, key_head * keys, keys, q);
+    gather(s.key, token + t, key_head * keys, keys, k);
+    gather(s.value, token + t, head * step.values, step.values, local.v.data() + std::ptrdiff_t{t} * step.values);
+    if (s.unit_eps > 0) {
+      k_.scale(k, 1 / std::sqrt(k_.sum_squares(k, keys) + s.unit_eps), keys);
+      k_.scale(q, s.query_scale / std::sqrt(k_.sum_squares(q, keys) + s.unit_eps), keys);
+    } else if (s.query_scale != 1) {
+      k_.scale(q, s.query_scale, keys);
+    }
+    const float rate = step.rate[static_cast<std::size_t>(head)];
+    const float d = step.decay_per_key() || s.mechanism == Mechanism::retention ? 1 : step_size(step, token + t, head);
+    if (step.decay_per_key())
+      for (int i = 0; i < keys; ++i)
+        local.decay[static_cast<std::size_t>(row + i)] =
+            fourfold::exp(rate * step_size(step, token + t, head * keys + i));
+    else
+      local.decay[static_cast<std::size_t>(t)] = fourfold::exp(rate * d);
+    float& b = local.strength[static_cast<std::size_t>(t)];
+    b = d;
+    if (!step.delta()) continue;
+    gather(s.strength, token + t, head, 1, &b);
+    b = s.strength_scale * fourfold::sigmoid(b);
+  }
+}
+
+void TeamExecutor::scan_head(const TeamScan& step, int head, Local& local) {
+  const int tokens = static_cast<int>(ids_.size()), values = step.values;
+  const auto stride = static_cast<std::size_t>(width(step.step.out));
+  float* state = running_.data() + step.state + static_cast<std::size_t>(head) * step.keys * values;
+  for (int token = 0; token < tokens; token += kScanTokens) {
+    const int count = std::min(kScanTokens, tokens - token);
+    prepare_scan(step, head, token, count, local);
+    float* out = at(step.step.out, tokens, token) + std::ptrdiff_t{head} * values;
+    k_.scan({count, step.keys, values, state, local.q.data(), local.k.data(), local.v.data(), local.decay.data(),
+             local.strength.data(), step.delta(), step.decay_per_key(), out, stride});
+    if (!step.skip) continue;
+    const float skip = step.skip[step.skips == 1 ? 0 : head];
+    for (int t = 0; t < count; ++t)
+      for (int j = 0; j < values; ++j)
+        out[static_cast<std::size_t>(t) * stride + static_cast<std::size_t>(j)] +=
+            skip * local.v[static_cast<std::size_t>(t * values + j)];
+  }
+}
+
+void TeamExecutor::scan_channels(const TeamScan& step, int first, int count, Local& local) {
+  const ScanStep& s = step.step;
+  const int tokens = static_cast<int>(ids_.size()), keys = step.keys;
+  for (int t = 0; t < tokens; ++t) {
+    for (int c = first; c < first + count; ++c) {
+      const int head = c / (s.heads / s.key_heads);
+      if (c == first || c % (s.heads / s.key_heads) == 0) {
+        gather(s.query, t, head * keys, keys, local.q.data());
+        gather(s.key, t, head * keys, keys, local.k.data());
+      }
+      float v = 0;
+      gather(s.value, t, c, 1, &v);
+      const std::size_t row = static_cast<std::size_t>(c) * static_cast<std::size_t>(keys);
+      const float read = k_.scan_channel(running_.data() + step.state + row, step.rate.data() + row, local.k.data(),
+                                         local.q.data(), step_size(step, t, c), v, keys);
+      at(s.out, tokens, t)[c] = s.query_scale * read + (step.skip ? step.skip[step.skips == 1 ? 0 : c] * v : 0);
+    }
+  }
+}
+
+void TeamExecutor::run_step(Worker& worker, const TeamConv& step) {
+  Local& local = locals_[static_cast<std::size_t>(worker.index)];
+  queue_.each(worker, static_cast<std::int64_t>(step.pieces.size()),
+              [&](std::int64_t i) { convolve(step, step.pieces[static_cast<std::size_t>(i)], local); });
+}
+
+void TeamExecutor::convolve(const TeamConv& step, const TeamPiece& piece, Local& local) {
+  const ShortConv& s = step.step;
+  const int tokens = static_cast<int>(ids_.size()), back = step.kernel - 1, n = piece.count;
+  float* state = running_.data() + step.state + piece.channel;  // [back, channels]
+  const auto past = [&](int row) { return local.past.data() + std::ptrdiff_t{row} * kConvChannels; };
+  for (int j = 0; j < back; ++j) std::copy_n(state + std::ptrdiff_t{j} * step.channels, n, past(j));
+  for (int token = 0; token < tokens; token += kScanTokens) {
+    const int count = std::min(kScanTokens, tokens - token);
+    for (int t = 0; t < count; ++t) {
+      float* x = past(back + t);
+      gather({.value = piece.value, .first = piece.column, .width = n, .scale = piece.scale}, token + t, 0, n, x);
+      if (s.gate_in.valid()) {
+        gather(s.gate_in, token + t, piece.channel, n, local.gate.data());
+        for (int i = 0; i < n; ++i) x[i] *= local.gate[static_cast<std::size_t>(i)];
+      }
+      float* out = at(s.out, tokens, token + t) + piece.channel;
+      step.bias ? std::copy_n(step.bias + piece.channel, n, out) : std::fill_n(out, n, 0.0f);
+      for (int j = 0; j <= back; ++j)
+        k_.multiply_add(step.weights.data() + std::ptrdiff_t{j} * step.channels + piece.channel, past(t + j), n, out);
+      activate(s.activation, out, n);
+      if (!s.gate_out.valid()) continue;
+      gather(s.gate_out, token + t, piece.channel, n, local.gate.data());
+      for (int i = 0; i < n; ++i) out[i] *= local.gate[static_cast<std::size_t>(i)];
+    }
+    std::copy(past(count), past(count + back), past(0));
+  }
+  for (int j = 0; j < back; ++j) std::copy_n(past(j), n, state + std::ptrdiff_t{j} * step.channels);
+}
+
+void TeamExecutor::run_step(Worker& worker, const TeamMap& step) {
+  Local& local = locals_[static_cast<std::size_t>(worker.index)];
+  const int groups = step.step.in.count() / step.step.group;
+  queue_.each(worker, static_cast<std::int64_t>(ids_.size()) * groups, [&](std::int64_t item) {
+    map_group(step, static_cast<int>(item / groups), static_cast<int>(item % groups) * step.step.group, local);
+  });
+}
+
+void TeamExecutor::map_group(const TeamMap& step, int token, int first, Local& local) {
+  const Map& s = step.step;
+  const int n = s.group;
+  float* x = local.map.data();
+  float* gate = local.gate.data();
+  float* out = at(s.out, static_cast<int>(ids_.size()), token) + first;
+  gather(s.in, token, first, n, x);
+  if (s.gate.valid()) {
+    gather(s.gate, token, first, n, gate);
+    activate(s.activation, gate, n);
+  }
+  const auto apply_gate = [&](float* row) {
+    if (s.gate.valid())
+      for (int i = 0; i < n; ++i) row[i] *= gate[i];
+  };
+  if (s.gate_first) apply_gate(x);
+  if (step.weight) {
+    const float* weight = step.weight + (step.weights == n ? 0 : first);
+    k_.norm(x, weight, inverse_rms(k_, x, n, s.norm->eps), n, out);
+  } else {
+    std::copy_n(x, n, out);
+  }
+  if (!s.gate_first) apply_gate(out);
+}
+
+}  // namespace fourfold::team

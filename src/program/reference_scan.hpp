@@ -1,0 +1,173 @@
+// Steps with a running state, and maps of their own, by their element-level definitions (program.hpp states them).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <fourfold/epilogue.hpp>
+#include <vector>
+
+#include "program/reference_state.hpp"
+#include "program/reference_weights.hpp"
+
+namespace fourfold {
+
+template <class T>
+T activated(Activation activation, T x) {
+  switch (activation) {
+    case Activation::silu:
+      return Silu{}(x, 0, 0);
+    case Activation::gelu_tanh:
+      return GeluTanh{}(x, 0, 0);
+    case Activation::sigmoid:
+      return sigmoid(x);
+    case Activation::relu_squared:
+      return x > 0 ? x * x : T{0};
+    case Activation::none:
+      break;
+  }
+  return x;
+}
+
+// One ScanStep over arrays of T. K key dim, V value dim.
+template <class T>
+class ReferenceScan {
+ public:
+  ReferenceScan(const ScanStep& step, const ReferenceWeights& weights, ReferenceState<T>& state)
+      : step_(step),
+        state_(state),
+        keys_(state.program->states[static_cast<std::size_t>(step.state)].rows),
+        values_(state.program->states[static_cast<std::size_t>(step.state)].columns),
+        rate_(weights.template all<T>(step.rate)),
+        bias_(weights.template all<T>(step.decay_bias)),
+        skip_(weights.template all<T>(step.skip)) {
+    for (T& rate : rate_)
+      if (step.rate_is_log) rate = -std::exp(rate);
+    rate_.insert(rate_.end(), step.rates.begin(), step.rates.end());
+  }
+
+  void run() {
+    for (int h = 0; h < step_.heads; ++h)
+      for (int t = 0; t < state_.tokens(); ++t) token(h, t);
+  }
+
+ private:
+  void token(int h, int t) {
+    const int key_head = h / (step_.heads / step_.key_heads);
+    const std::vector<T> q = row(step_.query, t, key_head), k = row(step_.key, t, key_head);
+    T* s = state_.states[static_cast<std::size_t>(step_.state)].data() + std::ptrdiff_t{h} * keys_ * values_;
+    const bool delta = step_.mechanism == Mechanism::gated_delta || step_.mechanism == Mechanism::kimi_delta;
+    const T b = delta ? static_cast<T>(step_.strength_scale) * sigmoid(state_.at(step_.strength, t, h))
+                : step_.mechanism == Mechanism::retention ? T{1}
+                                                          : step_size(t, h);
+    for (int i = 0; i < keys_; ++i) {
+      const T a = std::exp(log_decay(t, h, i));
+      for (int j = 0; j < values_; ++j) s[i * values_ + j] *= a;
+    }
+    for (int j = 0; j < values_; ++j) {
+      const T v = state_.at(step_.value, t, h * values_ + j);
+      T found = 0;
+      for (int i = 0; delta && i < keys_; ++i) found += k[i] * s[i * values_ + j];
+      T out = skip_.empty() ? T{0} : skip_[skip_.size() == 1 ? 0 : static_cast<std::size_t>(h)] * v;
+      for (int i = 0; i < keys_; ++i) {
+        s[i * values_ + j] += b * k[i] * (v - found);
+        out += s[i * values_ + j] * q[i];
+      }
+      state_.at(step_.out, t)[h * values_ + j] = out;
+    }
+  }
+
+  // A head's query or key, of unit length where the step asks for it; queries scaled.
+  std::vector<T> row(const Columns& columns, int t, int head) const {
+    std::vector<T> x(static_cast<std::size_t>(keys_));
+    T squares = 0;
+    for (int i = 0; i < keys_; ++i) {
+      x[static_cast<std::size_t>(i)] = state_.at(columns, t, head * keys_ + i);
+      squares += x[static_cast<std::size_t>(i)] * x[static_cast<std::size_t>(i)];
+    }
+    T factor = step_.unit_eps > 0 ? 1 / std::sqrt(squares + static_cast<T>(step_.unit_eps)) : T{1};
+    if (&columns == &step_.query) factor *= static_cast<T>(step_.query_scale);
+    for (T& value : x) value *= factor;
+    return x;
+  }
+
+  // d of a token: of a head, or of a head's key.
+  T step_size(int t, int i) const {
+    const T x = state_.at(step_.decay, t, i) + (bias_.empty() ? T{0} : bias_[static_cast<std::size_t>(i)]);
+    const T softplus = std::max(x, T{0}) + std::log1p(std::exp(-std::abs(x)));
+    return std::clamp(softplus, static_cast<T>(step_.step_low), static_cast<T>(step_.step_high));
+  }
+  T log_decay(int t, int h, int key) const {
+    switch (step_.mechanism) {
+      case Mechanism::retention:
+        return rate_[static_cast<std::size_t>(h)];
+      case Mechanism::mamba:
+        return rate_[static_cast<std::size_t>(h * keys_ + key)] * step_size(t, h);
+      case Mechanism::kimi_delta:
+        return rate_[static_cast<std::size_t>(h)] * step_size(t, h * keys_ + key);
+      case Mechanism::mamba2:
+      case Mechanism::gated_delta:
+        break;
+    }
+    return rate_[static_cast<std::size_t>(h)] * step_size(t, h);
+  }
+
+  const ScanStep& step_;
+  ReferenceState<T>& state_;
+  int keys_, values_;
+  std::vector<T> rate_, bias_, skip_;
+};
+
+template <class T>
+void reference_scan(const ScanStep& step, const ReferenceWeights& weights, ReferenceState<T>& state) {
+  ReferenceScan<T>{step, weights, state}.run();
+}
+
+template <class T>
+void reference_conv(const ShortConv& step, const ReferenceWeights& weights, ReferenceState<T>& state) {
+  const StateSpec& spec = state.program->states[static_cast<std::size_t>(step.state)];
+  const std::vector<T> kernel = weights.template all<T>(step.weights), bias = weights.template all<T>(step.bias);
+  std::vector<T>& past = state.states[static_cast<std::size_t>(step.state)];  // [kernel - 1, channels]
+  const int back = spec.rows, channels = spec.columns;
+  for (int t = 0; t < state.tokens(); ++t) {
+    std::vector<T> x;
+    for (const Columns& part : step.in)
+      for (int i = 0; i < part.count(); ++i) x.push_back(state.at(part, t, i));
+    for (int c = 0; c < channels; ++c) {
+      T& newest = x[static_cast<std::size_t>(c)];
+      if (step.gate_in.valid()) newest *= state.at(step.gate_in, t, c);
+      const T* weight = kernel.data() + static_cast<std::ptrdiff_t>(c) * (back + 1);
+      T sum = bias.empty() ? T{0} : bias[static_cast<std::size_t>(c)];
+      for (int j = 0; j < back; ++j) sum += weight[j] * past[static_cast<std::size_t>(j * channels + c)];
+      const T y = activated(step.activation, sum + weight[back] * newest);
+      state.at(step.out, t)[c] = step.gate_out.valid() ? state.at(step.gate_out, t, c) * y : y;
+    }
+    past.insert(past.end(), x.begin(), x.end());
+    past.erase(past.begin(), past.begin() + channels);
+  }
+}
+
+template <class T>
+void reference_map(const Map& step, const ReferenceWeights& weights, ReferenceState<T>& state) {
+  const int n = step.in.count();
+  const std::vector<T> weight = step.norm ? weights.template all<T>(step.norm->weight) : std::vector<T>{};
+  for (int t = 0; t < state.tokens(); ++t) {
+    std::vector<T> x(static_cast<std::size_t>(n)), gate(x.size(), T{1});
+    for (int i = 0; i < n; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      x[at] = state.at(step.in, t, i);
+      if (step.gate.valid()) gate[at] = activated(step.activation, state.at(step.gate, t, i));
+      if (step.gate_first) x[at] *= gate[at];
+    }
+    for (int first = 0; step.norm && first < n; first += step.group) {
+      const auto skipped = weight.size() == x.size() ? static_cast<std::size_t>(first) : 0;
+      RmsNorm{weight.data() + skipped, step.norm->eps}.row(
+          std::span<T>(x.data() + first, static_cast<std::size_t>(step.group)), 0);
+    }
+    for (int i = 0; i < n; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      state.at(step.out, t)[i] = step.gate_first ? x[at] : x[at] * gate[at];
+    }
+  }
+}
+
+}  // namespace fourfold
