@@ -86,10 +86,11 @@ struct Columns {
   constexpr int at(int i) const { return first + i / width * stride + i % width; }  // column of the i-th number
 };
 
-// y = x * weight / sqrt(mean(x^2) + eps), over a row.                             Zhang & Sennrich 2019
+// y = scale * x * weight / sqrt(mean(x^2) + eps), over a row.                             Zhang & Sennrich 2019
 struct NormSpec {
   Weight weight;
   float eps = 0;
+  float scale = 1;
 };
 
 // out = x + norm(y): the residual behind a post-norm, computed where its sum is next needed.

@@ -174,7 +174,8 @@ class Checker {
         double scale = 1;
         if (project.norm) {
           const double squares = std::inner_product(x, x + width, x, 0.0);
-          scale = 1 / std::sqrt(squares / static_cast<double>(width) + static_cast<double>(project.norm->eps));
+          scale = static_cast<double>(project.norm->scale) /
+                  std::sqrt(squares / static_cast<double>(width) + static_cast<double>(project.norm->eps));
         }
         rounded(kind, x, project.norm ? weight.data() : nullptr, width, scale, rows.data() + t * width);
       }

@@ -8,6 +8,7 @@
 #include "fourfold/blocks.hpp"
 #include "models/gemma3.hpp"
 #include "models/llama.hpp"
+#include "models/mamba2.hpp"
 #include "models/names.hpp"
 #include "models/qwen2.hpp"
 #include "models/qwen3.hpp"
@@ -21,12 +22,16 @@ constexpr std::array<std::string_view, 1> kQwen2Configs = {"qwen2"};
 constexpr std::array<std::string_view, 1> kQwen3Configs = {"qwen3"};
 constexpr std::array<std::string_view, 2> kGemma3Configs = {"gemma3_text", "gemma3"};
 
+constexpr std::array<std::string_view, 1> kMamba2Configs = {"mamba2"};
+
 constexpr std::array kFamilies = {
     Family{"llama", "llama", kLlamaConfigs, read_gguf_llama, read_config_llama, build_llama, nullptr, {}},
     Family{"qwen2", "qwen2", kQwen2Configs, read_gguf_qwen2, read_config_qwen2, build_llama, nullptr, {}},
     Family{"qwen3", "qwen3", kQwen3Configs, read_gguf_qwen3, read_config_qwen3, build_qwen3, nullptr, {}},
     Family{"gemma3", "gemma3", kGemma3Configs, read_gguf_gemma3, read_config_gemma3, build_gemma3, complete_gemma3,
            kGemma3Names},
+    Family{"mamba2", "mamba2", kMamba2Configs, read_gguf_mamba2, read_config_mamba2, build_mamba2, nullptr,
+           kMamba2Names},
 };
 
 class CheckpointSource : public TensorSource {

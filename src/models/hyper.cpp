@@ -186,6 +186,14 @@ status read_config_wrapper(const Metadata& metadata, Hyper& h) {
   return keys.finish();
 }
 
+void read_step_limits(Keys& keys, const char* key, ScanHyper& scan) {
+  const auto limits = keys.numbers(key);
+  if (limits.empty()) return;
+  if (limits.size() != 2 || !(limits[0] <= limits[1])) return keys.refuse(key, "no interval", "two numbers, ascending");
+  scan.step_low = static_cast<float>(limits[0]);
+  scan.step_high = static_cast<float>(limits[1]);
+}
+
 Activation read_activation(Keys& keys, const char* key, const char* preset) {
   const std::string name = keys.text(key, preset);
   if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::gelu_tanh;

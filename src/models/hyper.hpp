@@ -1,6 +1,8 @@
 // Hyper: the hyper-parameters every family here shares, in one form whatever file they came from.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +20,24 @@ struct RopeHyper {
   RopeScaling scaling{};
   std::vector<float> divisors{};  // per frequency, when the file stores them as a tensor
 };
+
+// Of layers with a running state.
+struct ScanHyper {
+  int heads = 0, key_heads = 0;  // of values; of keys and queries (Mamba's groups)
+  int key_dim = 0, value_dim = 0;
+  int kernel = 0;  // of the short convolution
+  std::optional<bool> conv_bias{}, bias{};
+  bool rate_is_log = true;  // the file stores log(-A)
+  float step_low = 0, step_high = std::numeric_limits<float>::infinity();
+  float strength_scale = 1;
+  int norm_group = 0;  // numbers that the gated norm takes together; 0: there is none
+
+  int inner() const { return heads * value_dim; }
+  int keys() const { return key_heads * key_dim; }
+};
+
+// What stands in a layer of a hybrid family.
+enum class LayerKind : std::uint8_t { attention, scan, feed_forward, experts };
 
 struct Hyper {
   int layers = 0;
@@ -40,6 +60,10 @@ struct Hyper {
   } bias;                      // which projections have one; unset: those with one in the file
   std::optional<bool> tied{};  // the output matrix is the embedding table; unset: when the file has no other
 
+  ScanHyper scan{};
+  std::vector<LayerKind> kinds{};  // per layer, of hybrid families
+  bool attends(int layer) const { return kinds[static_cast<std::size_t>(layer)] == LayerKind::attention; }
+
   int window(int layer) const { return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)]; }
   float scale() const;
 };
@@ -61,6 +85,8 @@ void read_config_rope(Keys& keys, const std::string& prefix, int context, RopeHy
 // A multimodal model's config.json keeps the text model's keys under "text_config."; the rest is read by this.
 bool has_text_config(const Metadata& metadata);
 status read_config_wrapper(const Metadata& metadata, Hyper& hyper);
+// [low, high] of a scan's steps.
+void read_step_limits(Keys& keys, const char* key, ScanHyper& scan);
 // The gate's activation by the name config.json gives it.
 Activation read_activation(Keys& keys, const char* key, const char* preset);
 

@@ -70,6 +70,10 @@ std::vector<std::string> Keys::texts(std::string_view key) {
   return {list.begin(), list.end()};
 }
 
+std::vector<double> Keys::numbers(std::string_view key) {
+  return take<std::vector<double>>(key, std::vector<double>{}, &Metadata::get_floats);
+}
+
 int Keys::count(std::string_view key, std::int64_t low, std::int64_t high, std::optional<std::int64_t> fallback) {
   if (fallback && !has(key)) return static_cast<int>(*fallback);
   const std::size_t before = errors_.size();

@@ -28,6 +28,7 @@ class Keys {
   std::string text(std::string_view key, std::optional<std::string_view> fallback = {});
   std::vector<std::int64_t> integers(std::string_view key);
   std::vector<std::string> texts(std::string_view key);
+  std::vector<double> numbers(std::string_view key);  // infinities stand; empty when absent
 
   // These do not change the result; a key ending in '.' stands for everything below it.
   void ignore(std::initializer_list<std::string_view> keys);

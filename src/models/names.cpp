@@ -1,5 +1,6 @@
 #include "models/names.hpp"
 
+#include <algorithm>
 #include <tuple>
 
 #include "formats/checkpoint.hpp"
@@ -32,6 +33,7 @@ constexpr std::array kRoots = {
     Name{"model.", ""},
     Name{"model.language_model.", ""},
     Name{"language_model.model.", "language_model."},
+    Name{"backbone.", ""},
     Name{"", ""},
 };
 
@@ -48,7 +50,7 @@ std::string_view lookup(SafetensorsNames::Pairs own, std::string_view stem) {
 SafetensorsNames::SafetensorsNames(Pairs own, const Checkpoint& checkpoint) : own_(own) {
   std::tie(root_, head_) = kRoots[0];
   for (const auto& [root, head] : kRoots)
-    if (checkpoint.find(std::string(root) + "embed_tokens.weight")) {
+    if (checkpoint.find(std::string(root) + std::string(lookup(own_, "token_embd")) + ".weight")) {
       std::tie(root_, head_) = std::tie(root, head);
       return;
     }
@@ -62,10 +64,13 @@ std::string SafetensorsNames::file_name(const std::string& name) const {
     layer = "layers." + std::string(rest.substr(0, rest.find('.'))) + ".";
     rest.remove_prefix(rest.find('.') + 1);
   }
-  const std::size_t dot = rest.rfind('.');
-  const std::string stem(lookup(own_, rest.substr(0, dot)));
-  if (stem.empty()) return name;
-  return std::string(stem == "lm_head" ? head_ : root_) + layer + stem + std::string(rest.substr(dot));
+  const auto placed = [&](std::string_view stem, std::string_view suffix) {
+    return std::string(stem == "lm_head" ? head_ : root_) + layer + std::string(stem) + std::string(suffix);
+  };
+  if (const auto whole = lookup(own_, rest); !whole.empty()) return placed(whole, "");
+  const std::size_t dot = std::min(rest.rfind('.'), rest.size());
+  const auto stem = lookup(own_, rest.substr(0, dot));
+  return stem.empty() ? name : placed(stem, rest.substr(dot));
 }
 
 }  // namespace fourfold

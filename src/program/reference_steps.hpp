@@ -46,6 +46,7 @@ class ReferenceSteps {
   void normalise(T* x, int n, const NormSpec& norm) const {
     const std::vector<T> weight = weights_.template vector<T>(norm.weight);
     RmsNorm{weight.data(), norm.eps}.row(std::span<T>(x, static_cast<std::size_t>(n)), 0);
+    for (int i = 0; i < n && norm.scale != 1; ++i) x[i] *= static_cast<T>(norm.scale);
   }
 
   void run(const Project& step, State& state, const DotInputs* inputs) const {

@@ -45,8 +45,9 @@ struct WarmUp {
   }
 };
 
-inline float inverse_rms(const Kernels& k, const float* x, int n, float eps) {
-  return 1 / std::sqrt(k.sum_squares(x, n) / static_cast<float>(n) + eps);
+// What a row is multiplied with, besides the norm's weight.
+inline float norm_scale(const Kernels& k, const float* x, int n, float eps, float scale) {
+  return scale / std::sqrt(k.sum_squares(x, n) / static_cast<float>(n) + eps);
 }
 
 class TeamExecutor : public Executor {

@@ -167,7 +167,7 @@ struct Resolver {
   }
   std::optional<TeamNorm> norm(const std::optional<NormSpec>& n) const {
     if (!n) return {};
-    return TeamNorm{weights.vector(n->weight), n->eps};
+    return TeamNorm{weights.vector(n->weight), n->eps, n->scale};
   }
   TeamDot dot(const Dot& d) const {
     const Matrix& m = weights.matrix(d.weight);

@@ -30,6 +30,7 @@ struct TeamDot {
 struct TeamNorm {
   const float* weight;
   float eps;
+  float scale;
 };
 
 // A unit of a Project: consecutive rows that one worker computes for all tokens, whole tiles of each dot it touches.

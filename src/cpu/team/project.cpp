@@ -24,7 +24,7 @@ float TeamExecutor::prepare_row(const TeamProject& step, int token, Local& local
   if (step.add) {
     const float* y = at(step.add->y, tokens, token);
     float* sum = keep_sum ? at(step.add->out, tokens, token) : local.row.data();
-    k_.norm(y, step.add->norm.weight, inverse_rms(k_, y, step.width, step.add->norm.eps), step.width, sum);
+    k_.norm(y, step.add->norm.weight, norm_scale(k_, y, step.width, step.add->norm.eps, step.add->norm.scale), step.width, sum);
     k_.add(at(step.add->x, tokens, token), sum, step.width, sum);
     x = sum;
   } else {
@@ -32,7 +32,7 @@ float TeamExecutor::prepare_row(const TeamProject& step, int token, Local& local
   }
   for (std::size_t kind = 0; kind < 3; ++kind)
     if (step.kinds[kind]) k_.prepare[kind](x, step.norm ? step.norm->weight : nullptr, step.width, rows[kind]);
-  return step.norm ? inverse_rms(k_, x, step.width, step.norm->eps) : 1.0f;
+  return step.norm ? norm_scale(k_, x, step.width, step.norm->eps, step.norm->scale) : 1.0f;
 }
 
 TeamExecutor::Prepared TeamExecutor::prepare(Worker& worker, const TeamProject& step, int first, int tokens) {
@@ -114,7 +114,7 @@ void TeamExecutor::run_unit(const TeamProject& step, const Unit& unit, const Pre
 
 void TeamExecutor::turn_head(float* head, const std::optional<TeamNorm>& norm, int rope, int token,
                              int head_dim) const {
-  if (norm) k_.norm(head, norm->weight, inverse_rms(k_, head, head_dim, norm->eps), head_dim, head);
+  if (norm) k_.norm(head, norm->weight, norm_scale(k_, head, head_dim, norm->eps, norm->scale), head_dim, head);
   if (rope < 0) return;
   const RopeSpec& r = model_->program.ropes[static_cast<std::size_t>(rope)];
   const std::size_t row = static_cast<std::size_t>(token) * static_cast<std::size_t>(r.dims / 2);

@@ -213,7 +213,7 @@ void TeamExecutor::map_group(const TeamMap& step, int token, int first, Local& l
   if (s.gate_first) apply_gate(x);
   if (step.weight) {
     const float* weight = step.weight + (step.weights == n ? 0 : first);
-    k_.norm(x, weight, inverse_rms(k_, x, n, s.norm->eps), n, out);
+    k_.norm(x, weight, norm_scale(k_, x, n, s.norm->eps, s.norm->scale), n, out);
   } else {
     std::copy_n(x, n, out);
   }

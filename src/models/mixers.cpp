@@ -1,0 +1,76 @@
+#include "models/mixers.hpp"
+
+namespace fourfold {
+namespace {
+
+// `width` columns of a Value from `first` on.
+Columns part(Value value, int first, int width, float scale = 1) {
+  return {.value = value, .first = first, .width = width, .scale = scale};
+}
+
+Dot scaled(Dot dot, float scale) {
+  dot.scale = scale;
+  return dot;
+}
+
+}  // namespace
+
+Value mamba2_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x, const MixerScales& scales) {
+  const ScanHyper& s = h.scan;
+  const int inner = s.inner(), keys = s.keys(), channels = inner + 2 * keys;
+  const Value packed = b.project("ssm_in", in, w.dot("ssm_in", inner + channels + s.heads, h.width, s.bias));
+  const Dot conv = w.dot("ssm_conv1d", channels, s.kernel, s.conv_bias);
+  const Value mixed = b.conv({.in = {part(packed, inner, inner, scales.x), part(packed, 2 * inner, keys, scales.b),
+                                     part(packed, 2 * inner + keys, keys, scales.c)},
+                              .weights = conv.weight,
+                              .bias = conv.bias,
+                              .activation = h.activation});
+  const Value read = b.scan({.mechanism = Mechanism::mamba2,
+                             .heads = s.heads,
+                             .key_heads = s.key_heads,
+                             .query = part(mixed, inner + keys, keys),
+                             .key = part(mixed, inner, keys),
+                             .value = part(mixed, 0, inner),
+                             .decay = part(packed, inner + channels, s.heads, scales.dt),
+                             .rate = w.tensor("ssm_a", 1, s.heads),
+                             .rate_is_log = s.rate_is_log,
+                             .decay_bias = w.tensor("ssm_dt.bias", 1, s.heads),
+                             .skip = w.tensor("ssm_d", 1, s.heads),
+                             .step_low = s.step_low,
+                             .step_high = s.step_high});
+  Map gated{.in = b.columns(read), .gate = part(packed, 0, inner, scales.z), .gate_first = true};
+  if (s.norm_group > 0) {
+    gated.norm = w.norm("ssm_norm", inner, h.eps);
+    gated.group = s.norm_group;
+  }
+  const Value y = b.map("ssm_norm", gated);
+  return b.project("ssm_out", {y}, scaled(w.dot("ssm_out", h.width, inner, s.bias), scales.out), AddTo{.x = x});
+}
+
+Value attention_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x, const AttentionParts& parts) {
+  const int q = h.heads * h.head_dim, kv = h.kv_heads * h.head_dim;
+  const int cache = b.cache({h.kv_heads, h.head_dim, parts.window});
+  Append append{.cache = cache, .heads = h.heads, .rope = parts.rope};
+  if (parts.norms) {
+    append.query_norm = w.norm("attn_q_norm", h.head_dim, h.eps, h.norm_add);
+    append.key_norm = w.norm("attn_k_norm", h.head_dim, h.eps, h.norm_add);
+  }
+  const Value query = b.project(
+      "qkv", in,
+      {w.dot("attn_q", q, h.width, h.bias.qkv), scaled(w.dot("attn_k", kv, h.width, h.bias.qkv), parts.key_scale),
+       w.dot("attn_v", kv, h.width, h.bias.qkv)},
+      append);
+  const Value a = b.attend(query, cache, h.heads, h.scale());
+  return b.project("attn_out", {a}, scaled(w.dot("attn_output", h.width, q, h.bias.out), parts.out_scale),
+                   AddTo{.x = x});
+}
+
+Value gated_mlp(Builder& b, Weights& w, const Hyper& h, Input in, Value x, const FeedForwardScales& scales) {
+  const Value m = b.project(
+      "gate_up", in,
+      {scaled(w.dot("ffn_gate", h.ff, h.width, h.bias.mlp), scales.gate), w.dot("ffn_up", h.ff, h.width, h.bias.mlp)},
+      Gated{h.activation});
+  return b.project("down", {m}, scaled(w.dot("ffn_down", h.width, h.ff, h.bias.mlp), scales.out), AddTo{.x = x});
+}
+
+}  // namespace fourfold
