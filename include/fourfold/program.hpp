@@ -30,18 +30,38 @@ struct Weight {
   friend constexpr bool operator==(Weight, Weight) = default;
 };
 
-// What a weight is, before any bytes are read: rows x cols numbers in one storage.
+// Rows of a file's tensor, counted through all its matrices: first, first + stride, ..., `count` of them.
+struct TensorRows {
+  std::string tensor;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::int64_t stride = 1;
+};
+
+// How a file lays out what a weight is made from.
+enum class TensorLayout : std::uint8_t {
+  rows,       // as a weight: [matrices, rows, cols]
+  columns,    // each matrix transposed: [matrices, cols, rows]
+  mxfp4_pair  // gpt-oss: NAME_blocks [..., rows, cols / 32, 16], byte j elements 2j and 2j + 1; NAME_scales without 16
+};
+
+// What a weight is, before any bytes are read: `stack` matrices of rows x cols numbers in one storage, one after the
+// other (an expert each; 1 elsewhere).
 struct TensorSpec {
-  std::string name;  // as in the file
+  std::string name;  // as in the file; of a weight made from parts, a name for messages
   Storage storage = Storage::f32;
   std::int64_t rows = 1;
   std::int64_t cols = 1;
   float add = 0;  // added to every element on load (norm weights stored as w stand for 1 + w in some families)
+  std::int64_t stack = 1;
+  std::vector<TensorRows> parts{};  // its rows, in order; empty: those of the tensor `name`
+  TensorLayout layout = TensorLayout::rows;
 
-  std::int64_t bytes() const {
+  std::int64_t row_bytes() const {
     const auto& s = info(storage);
-    return rows * (cols / s.block_elements) * s.block_bytes;
+    return cols / s.block_elements * s.block_bytes;
   }
+  std::int64_t bytes() const { return stack * rows * row_bytes(); }
 };
 
 // Rotary embedding of the first `dims` entries of a head: pair i turns by position * inverse_frequency[i].
@@ -152,6 +172,7 @@ struct Project {
   std::vector<Dot> dots;
   ProjectEpilogue epilogue;
   bool last_only = false;  // only for tokens whose logits are wanted
+  bool exact = false;      // with float32 activations whatever the others take: a router's
 };
 
 // out[t, h] = softmax(cap(scale * q k^T)) v over the keys a query may see: causal, and within the cache's window.
@@ -223,9 +244,62 @@ struct Map {
   Value out{};
 };
 
+// How router logits become choices, as data; route_rules.hpp has each kind as a policy type.
+struct RouteRule {
+  enum class Score : std::uint8_t { softmax, sigmoid, sqrt_softplus };
+  Score score = Score::softmax;
+  int chosen = 1;            // experts per token
+  bool renormalise = false;  // weights are divided by the sum of those chosen
+  float scale = 1;           // of the final weights
+  int groups = 1;            // equal groups of neighbouring experts, of which
+  int kept_groups = 1;       // so many stay: those with the largest sum of their
+  int group_best = 1;        // best so many scores (1: DeepSeek-V2, 2: DeepSeek-V3)
+};
+
+// Which experts each token is sent to, and how much each counts.
+struct RouteStep {
+  Value logits;             // [T, experts], of an exact Project
+  Weight selection_bias{};  // [experts], added to the scores that select, never to weights; may be absent
+  RouteRule rule{};
+  Value ids{};      // [T, chosen] whole numbers in [0, experts), best first, distinct
+  Value weights{};  // [T, chosen]
+};
+
+// How an expert's two products meet.
+enum class ExpertGate : std::uint8_t {
+  plain,           // activation(y0) y1
+  clamped_swiglu,  // g sigmoid(alpha g) (u + 1), g = min(y0, limit), u = y1 within +-limit                   gpt-oss
+  situ             // alpha tanh(y0 / alpha) sigmoid(y0) limit tanh(y1 / limit)                               Kimi K3
+};
+
+// Dots of the experts chosen only: choice c of token t is out[t, c] = gate(y0, y1), or activation(y0) of a single dot,
+// y being the products of expert ids[t, c]'s matrices with norm(in[t]), or with in[t, c] when `per_choice` (without
+// norm).
+struct Experts {
+  Value in;  // [T, width], or [T, chosen, width] when per_choice
+  bool per_choice = false;
+  std::optional<NormSpec> norm{};
+  Value ids{};
+  std::vector<Dot> dots{};  // weights and biases of all experts, stacked
+  Activation activation = Activation::none;
+  ExpertGate gate = ExpertGate::plain;
+  float alpha = 0, limit = 0;  // of the gates that have them
+  Value out{};                 // [T, chosen, rows]
+};
+
+// out[t] = x[t] + scale * (sum over c, in order, of weights[t, c] * made[t, c] + sigmoid(shared_gate[t]) * shared[t])
+struct Combine {
+  Value x{};  // may be absent
+  Value made{}, weights{};
+  Value shared{};       // [T, width], of experts that every token uses; may be absent
+  Value shared_gate{};  // [T, 1]; absent: a factor of 1
+  float scale = 1;
+  Value out{};
+};
+
 struct Step {
   std::string name;  // "blk.3.qkv": as explain prints it
-  std::variant<Embed, Project, Attend, ScanStep, ShortConv, Map> op;
+  std::variant<Embed, Project, Attend, ScanStep, ShortConv, Map, RouteStep, Experts, Combine> op;
 };
 
 struct ValueSpec {

@@ -34,12 +34,15 @@ const TensorInfo* Checkpoint::find(std::string_view name) const {
 }
 
 status Checkpoint::read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const {
+  if (tensor.storage) return read_raw(tensor, offset, out);
+  return {Code::unsupported, contents_.files[static_cast<std::size_t>(tensor.file)].name() + ": tensor " +
+                                 quote(tensor.name) + " is stored as " + tensor.type_name +
+                                 ", which this version cannot read"};
+}
+
+status Checkpoint::read_raw(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const {
   const File& file = contents_.files[static_cast<std::size_t>(tensor.file)];
   const std::string where = "tensor " + quote(tensor.name);
-  if (!tensor.storage) {
-    return {Code::unsupported,
-            file.name() + ": " + where + " is stored as " + tensor.type_name + ", which this version cannot read"};
-  }
   if (offset > tensor.bytes || out.size() > tensor.bytes - offset) {
     return {Code::invalid_argument, file.name() + ": " + where + ": " + grouped(out.size()) + " bytes from byte " +
                                         grouped(offset) + " reach beyond its " + grouped(tensor.bytes)};

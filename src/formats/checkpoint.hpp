@@ -37,6 +37,9 @@ class Checkpoint {
   // a type without a storage: unsupported; a file that has become shorter: malformed.
   status read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const;
 
+  // The same for a tensor of any type: bytes as they lie in the file.
+  status read_raw(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const;
+
   std::uint64_t file_bytes() const;  // all files together
 
   // Text of a small file beside safetensors weights: "tokenizer.json", "chat_template.jinja", ... (at most 128 MiB).

@@ -90,6 +90,32 @@ Value Builder::attend(Value query, int cache, int heads, float scale, float soft
   return out;
 }
 
+Builder::Routed Builder::route(Input in, Dot router, const RouteRule& rule, Weight selection_bias) {
+  const Value logits = project("router", in, router);
+  std::get<Project>(program_.steps.back().op).exact = true;
+  const Routed out{value("experts", rule.chosen), value("expert_weights", rule.chosen)};
+  program_.steps.push_back({prefix_ + "route", RouteStep{logits, selection_bias, rule, out.ids, out.weights}});
+  return out;
+}
+
+Value Builder::experts(const char* what, Input in, Routed routed, std::vector<Dot> dots, Experts shape) {
+  shape.in = in.value;
+  shape.norm = in.norm;
+  shape.ids = routed.ids;
+  shape.out = value(what, rows(dots[0]) * program_.width(routed.ids));
+  shape.dots = std::move(dots);
+  program_.steps.push_back({prefix_ + what, shape});
+  return shape.out;
+}
+
+Value Builder::combine(Value made, Routed routed, Combine sum) {
+  sum.made = made;
+  sum.weights = routed.weights;
+  sum.out = value("combine", program_.width(made) / program_.width(routed.weights));
+  program_.steps.push_back({prefix_ + "combine", sum});
+  return sum.out;
+}
+
 Program Builder::logits(Input in, Weight table, float soft_cap) && {
   prefix_.clear();
   program_.logits = value("logits", tensor(table).rows);

@@ -49,6 +49,15 @@ class Builder {
   Value conv(ShortConv step);
   Value map(const char* name, Map step);
   Value attend(Value query, int cache, int heads, float scale, float soft_cap = 0);
+  // Which `rule.chosen` experts each token is sent to.
+  struct Routed {
+    Value ids, weights;
+  };
+  Routed route(Input in, Dot router, const RouteRule& rule, Weight selection_bias = {});
+  // Of the experts chosen; `shape` says the activation, and whether `in` has a row for each choice.
+  Value experts(const char* name, Input in, Routed routed, std::vector<Dot> dots, Experts shape = {});
+  // `sum` says what is added to the weighted sum of `made`.
+  Value combine(Value made, Routed routed, Combine sum = {});
   Program logits(Input in, Weight table, float soft_cap = 0) &&;
 
  private:

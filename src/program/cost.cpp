@@ -1,5 +1,6 @@
 // Bytes, FLOPs and uses of each step: the figures behind explain, bench and the closing line of run.
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 
 #include "fourfold/program.hpp"
@@ -75,6 +76,35 @@ void read(StepUses& u, std::initializer_list<Columns> operands) {
     if (c.valid() && std::find(u.reads.begin(), u.reads.end(), c.value) == u.reads.end()) u.reads.push_back(c.value);
 }
 
+// Of `experts`, how many `tokens` tokens choose at least once, each `chosen` of them at random.
+double distinct_experts(double experts, double chosen, int tokens) {
+  return experts * (1 - std::pow(1 - chosen / experts, tokens));
+}
+
+StepCost experts_cost(const Program& program, const Experts& s, int tokens) {
+  const int chosen = program.width(s.ids);
+  StepCost c;
+  for (const Dot& dot : s.dots) {
+    const auto& t = program.tensor(dot.weight);
+    const auto experts = static_cast<double>(t.stack);
+    c.weight_bytes += (tensor_bytes(program, dot.weight) + tensor_bytes(program, dot.bias)) *
+                      distinct_experts(experts, chosen, tokens) / experts;
+    c.flops += 2.0 * static_cast<double>(t.rows) * static_cast<double>(t.cols) * tokens * chosen;
+  }
+  if (s.norm) c.weight_bytes += tensor_bytes(program, s.norm->weight);
+  return c;
+}
+
+StepCost combine_cost(const Program& program, const Combine& s, int tokens) {
+  StepCost c;
+  c.flops = 2.0 * program.width(s.out) * program.width(s.weights) * tokens;
+  return c;
+}
+
+void read_if_there(StepUses& uses, Value v) {
+  if (v.valid()) uses.reads.push_back(v);
+}
+
 }  // namespace
 
 StepUses uses(const Step& step) {
@@ -89,6 +119,19 @@ StepUses uses(const Step& step) {
   std::visit(Overloaded{[&](const Embed& s) { u.writes = {s.out}; },
                         [&](const Attend& s) {
                           u.reads = {s.query};
+                          u.writes = {s.out};
+                        },
+                        [&](const RouteStep& s) {
+                          u.reads = {s.logits};
+                          u.writes = {s.ids, s.weights};
+                        },
+                        [&](const Experts& s) {
+                          u.reads = {s.in, s.ids};
+                          u.writes = {s.out};
+                        },
+                        [&](const Combine& s) {
+                          u.reads = {s.made, s.weights};
+                          for (Value v : {s.x, s.shared, s.shared_gate}) read_if_there(u, v);
                           u.writes = {s.out};
                         },
                         [&](const Project& s) {
@@ -124,6 +167,11 @@ StepCost cost(const Program& program, const Step& step, int tokens, std::int64_t
                    return StepCost{tokens * tensor_bytes(program, s.table) / static_cast<double>(table.rows)};
                  },
                  [&](const Project& s) { return project_cost(program, s, s.last_only ? wanted : tokens); },
+                 [&](const RouteStep& s) {
+                   return StepCost{tensor_bytes(program, s.selection_bias), 0, 0};
+                 },
+                 [&](const Experts& s) { return experts_cost(program, s, tokens); },
+                 [&](const Combine& s) { return combine_cost(program, s, tokens); },
                  [&](const Attend& s) {
                    return attend_cost(program.caches[static_cast<std::size_t>(s.cache)], s, tokens, context, cache);
                  },

@@ -7,6 +7,7 @@
 #include <fourfold/fold.hpp>
 #include <vector>
 
+#include "program/reference_route.hpp"
 #include "program/reference_scan.hpp"
 #include "program/reference_state.hpp"
 #include "program/reference_weights.hpp"
@@ -17,15 +18,19 @@ namespace fourfold {
 template <class T>
 class ReferenceSteps {
  public:
-  ReferenceSteps(const Program& program, const ReferenceWeights& weights) : program_(program), weights_(weights) {}
+  ReferenceSteps(const Program& program, const ReferenceWeights& weights)
+      : program_(program), weights_(weights), route_(program, weights) {}
 
-  // Per dot of a Project: what its weight is multiplied with, [tokens, width], instead of the normalised input.
+  // Per dot of a Project or Experts: what its weight is multiplied with, [rows, width], instead of the normalised
+  // input; a row for each token, or for each choice of each token.
   using DotInputs = std::vector<std::vector<T>>;
 
   // Reads the step's inputs from `state` and writes its outputs there.
   void run(const Step& step, ReferenceState<T>& state, const DotInputs* inputs = nullptr) const {
     std::visit(
-        Overloaded{[&](const Project& s) { run(s, state, inputs); },
+        Overloaded{[&](const Project& s) { run(s, state, inputs); }, [&](const RouteStep& s) { route_.run(s, state); },
+                   [&](const Experts& s) { route_.run(s, state, inputs); },
+                   [&](const Combine& s) { route_.run(s, state); },
                    [&](const ScanStep& s) { reference_scan(s, weights_, state); },
                    [&](const ShortConv& s) { reference_conv(s, weights_, state); },
                    [&](const Map& s) { reference_map(s, weights_, state); }, [&](const auto& s) { run(s, state); }},
@@ -155,6 +160,7 @@ class ReferenceSteps {
 
   const Program& program_;
   const ReferenceWeights& weights_;
+  ReferenceRoute<T> route_;
 };
 
 }  // namespace fourfold

@@ -157,7 +157,6 @@ void dot_float_tiles(const DotArgs& args, int token, int tokens, const std::uint
   alignas(64) float partial[Rows][2][Padded][kTileRows];
   for (auto& tile : partial)
     for (auto& chain : tile) __builtin_memset(chain, 0, (tokens + Tokens - 1) / Tokens * Tokens * sizeof chain[0]);
-  const auto* x = static_cast<const std::uint8_t*>(args.x) + token * args.x_stride;
   const int vectors = (args.k + Product::kColumns - 1) / Product::kColumns;
   for (int j = 0; j < vectors; j += kPanelVectors) {
     const int n = vectors - j < kPanelVectors ? vectors - j : kPanelVectors;
@@ -167,7 +166,7 @@ void dot_float_tiles(const DotArgs& args, int token, int tokens, const std::uint
     for (int t = 0; t < tokens; t += Tokens) {
       const std::uint8_t* group[Tokens];
       for (int i = 0; i < Tokens; ++i)
-        group[i] = x + (t + i < tokens ? t + i : tokens - 1) * args.x_stride + static_cast<std::size_t>(j) * 4;
+        group[i] = args.row(token + (t + i < tokens ? t + i : tokens - 1)) + static_cast<std::size_t>(j) * 4;
       multiply_vectors<V, Product, Rows, Tokens, Padded>(panels, group, n, partial[0][0][t]);
     }
   }
@@ -185,7 +184,7 @@ void dot_float_one(const DotArgs& args, std::size_t tile_size) {
   constexpr bool kDirect = requires { Panel::kVectorBytes; };
   constexpr int kRun = kDirect ? kPanelVectors : 32;
   const int vectors = (args.k + Product::kColumns - 1) / Product::kColumns;
-  const auto* x = static_cast<const std::uint8_t*>(args.x);
+  const std::uint8_t* x = args.row(0);
   const Ahead ahead(args, tile_size);
   const std::uint8_t* tile = args.tiles;
   for (int row = 0; row < args.rows; row += kTileRows, tile += tile_size) {

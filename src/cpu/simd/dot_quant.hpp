@@ -139,7 +139,7 @@ void dot_quant_one(const DotArgs& args) {
   const Ahead ahead(args, static_cast<std::size_t>(blocks) * Load::kBytes);
   const std::uint8_t* block = args.tiles;
   for (int row = 0; row < args.rows; row += kTileRows) {
-    const auto* x = static_cast<const std::uint8_t*>(args.x);
+    const std::uint8_t* x = args.row(0);
     typename V::F acc[1][1] = {{V::zero()}};
     for (int b = 0; b < blocks; ++b, block += Load::kBytes) {
       ahead.fetch(block, Load::kBytes);
@@ -220,7 +220,6 @@ void dot_quant_tiles(const DotArgs& args, int token, int tokens, const std::uint
   constexpr int kPadded = (kTokenChunk + T - 1) / T * T;
   alignas(64) float partial[R][kPadded][kTileRows];
   for (auto& row_tile : partial) __builtin_memset(row_tile, 0, (tokens + T - 1) / T * T * sizeof row_tile[0]);
-  const auto* x = static_cast<const std::uint8_t*>(args.x) + token * args.x_stride;
   const int subs = args.k / 32, share = panel_share<Load::kSubs>(subs);
   for (int s = 0; s < subs; s += share) {
     const int count = subs - s < share ? subs - s : share;
@@ -230,7 +229,7 @@ void dot_quant_tiles(const DotArgs& args, int token, int tokens, const std::uint
       const std::uint8_t* group[T];
       for (int i = 0; i < T; ++i) {
         const int at = t + i < tokens ? t + i : tokens - 1;
-        group[i] = x + at * args.x_stride + static_cast<std::size_t>(s) * kQuantBytes;
+        group[i] = args.row(token + at) + static_cast<std::size_t>(s) * kQuantBytes;
       }
       multiply_panels<V, Load::kForm>(panels, count, group, partial[0][t], kPadded * kTileRows);
     }

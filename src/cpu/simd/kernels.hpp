@@ -53,6 +53,12 @@ struct DotArgs {
   // What this thread reads after these tiles (null: what follows them in memory). The end of the call fetches its first
   // bytes, so that the memory stays busy between calls.
   const std::uint8_t* next = nullptr;
+  // Token t's prepared row is x + index[t] * x_stride; null: index[t] = t.
+  const std::int32_t* index = nullptr;
+
+  [[gnu::always_inline]] const std::uint8_t* row(int t) const {
+    return static_cast<const std::uint8_t*>(x) + static_cast<std::size_t>(index ? index[t] : t) * x_stride;
+  }
 };
 
 // ---- attention: a fold with online softmax over leaves of 64 keys --------------------------------------------------
@@ -136,6 +142,10 @@ struct Kernels {
   void (*soft_cap)(float* x, float cap, int n);                              // cap * tanh(x / cap)
   void (*silu_gate)(const float* gate, const float* up, int n, float* out);  // silu(gate) * up
   void (*gelu_gate)(const float* gate, const float* up, int n, float* out);  // gelu by tanh(gate) * up
+  // Gates of experts (ExpertGate) and their weighted sum.
+  void (*clamped_swiglu)(const float* gate, const float* up, float alpha, float limit, int n, float* out);
+  void (*situ_gate)(const float* gate, const float* up, float alpha, float limit, int n, float* out);
+  void (*add_scaled)(const float* x, float factor, int n, float* sum);  // sum += factor * x
   // Rotates the first `dims` of a head by cos[dims / 2], sin[dims / 2]: pairs (2i, 2i + 1) if interleaved, else
   // (i, i + dims / 2).
   void (*rope)(float* head, const float* cos, const float* sin, int dims, bool interleaved);

@@ -92,6 +92,29 @@ void gelu_gate(const float* gate, const float* up, int n, float* out) {
 }
 
 template <class V>
+void clamped_swiglu(const float* gate, const float* up, float alpha, float limit, int n, float* out) {
+  const auto high = V::set(limit), low = V::set(-limit), a = V::set(alpha);
+  map_rows<V>(gate, up, n, out, [=](auto g, auto u) {
+    g = V::min(high, g);  // the second where one is NaN
+    u = V::max(low, V::min(high, u));
+    return V::mul(times_sigmoid<V>(g, V::mul(a, g)), V::add(u, V::set(1.0f)));
+  });
+}
+
+template <class V>
+void situ_gate(const float* gate, const float* up, float alpha, float limit, int n, float* out) {
+  const auto a = V::set(alpha), l = V::set(limit);
+  map_rows<V>(gate, up, n, out,
+              [=](auto g, auto u) { return V::mul(times_sigmoid<V>(capped<V>(g, a), g), capped<V>(u, l)); });
+}
+
+template <class V>
+void add_scaled(const float* x, float factor, int n, float* sum) {
+  const auto f = V::set(factor);
+  map_rows<V>(x, sum, n, sum, [=](auto v, auto s) { return V::fma(v, f, s); });
+}
+
+template <class V>
 void rope(float* head, const float* cos, const float* sin, int dims, bool interleaved) {
   const auto turn = [](float& a, float& b, float c, float s) {
     const float x = a, y = b;

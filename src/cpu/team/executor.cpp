@@ -21,10 +21,7 @@ TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& 
   arena_.resize(static_cast<std::size_t>(plan_.arena.width) * batch);
   scale_.resize(batch);
   int heads = 0, kv_heads = 0, head_dim = 0;
-  std::array<bool, 3> kinds{};
   for (const TeamStep& step : plan_.steps) {
-    if (const auto* project = std::get_if<TeamProject>(&step))
-      for (std::size_t kind = 0; kind < 3; ++kind) kinds[kind] = kinds[kind] || project->kinds[kind];
     if (const auto* attend = std::get_if<TeamAttend>(&step)) {
       heads = std::max(heads, attend->heads);
       kv_heads = std::max(kv_heads, attend->kv_heads);
@@ -41,12 +38,14 @@ TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& 
   locals_.resize(static_cast<std::size_t>(model_->pool->threads()));
   const int rows = heads / std::max(1, kv_heads) * kQueryTile;
   for (std::size_t kind = 0; kind < 3; ++kind)
-    if (kinds[kind])
-      prepared_[kind].resize(batch * simd::prepared_bytes(static_cast<simd::Rounding>(kind), plan_.max_width) + 64);
+    if (plan_.prepared[kind] > 0) prepared_[kind].resize(batch * plan_.prepared[kind] + 64);
+  lists_.resize(plan_.max_experts, batch * static_cast<std::size_t>(plan_.max_chosen));
   for (Local& local : locals_) {
     for (std::size_t kind = 0; kind < 3; ++kind)
-      if (kinds[kind])
-        local.prepared[kind].resize(simd::prepared_bytes(static_cast<simd::Rounding>(kind), plan_.max_width) + 64);
+      if (plan_.prepared[kind] > 0) local.prepared[kind].resize(plan_.prepared[kind] + 64);
+    local.ids.resize(static_cast<std::size_t>(plan_.max_chosen));
+    local.route.experts.reserve(static_cast<std::size_t>(plan_.max_experts));
+    local.route.groups.reserve(static_cast<std::size_t>(plan_.max_experts));
     local.row.resize(static_cast<std::size_t>(plan_.max_width));
     local.out.resize(
         std::max(batch * static_cast<std::size_t>(plan_.max_unit_rows), static_cast<std::size_t>(plan_.max_rows)));
@@ -88,6 +87,7 @@ void TeamExecutor::forward(std::span<const int> ids, int position, int wanted, f
 // What this worker's next Project reads first: no result of the steps before it can change that.
 WarmUp TeamExecutor::warm_up_after(std::size_t i, const Worker& worker) const {
   for (++i; i < plan_.steps.size(); ++i) {
+    if (std::holds_alternative<TeamExperts>(plan_.steps[i])) break;  // which weights is not known yet
     const auto* project = std::get_if<TeamProject>(&plan_.steps[i]);
     if (!project) continue;
     const std::vector<Unit>& stretches = project->stretches;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <fourfold/route.hpp>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -50,6 +51,12 @@ inline float norm_scale(const Kernels& k, const float* x, int n, float eps, floa
   return scale / std::sqrt(k.sum_squares(x, n) / static_cast<float>(n) + eps);
 }
 
+// The first byte of a buffer on a cache line; the buffer has 64 bytes to spare.
+inline std::uint8_t* aligned(std::vector<std::uint8_t>& buffer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());
+  return buffer.data() + ((address + 63) / 64 * 64 - address);
+}
+
 class TeamExecutor : public Executor {
  public:
   TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& options, TeamCache cache);
@@ -87,6 +94,17 @@ class TeamExecutor : public Executor {
     std::vector<float> q, k, v, decay;  // scan: [kScanTokens, head dim]
     std::vector<float> strength;        // scan: [kScanTokens]
     std::vector<float> past;            // convolution: [kernel - 1 + kScanTokens, kConvChannels]
+    RouteScratch<float> route;          // a token's choice
+    std::vector<int> ids;               // [max_chosen]
+  };
+  // A batch's choices, sorted by expert. A slot is token * chosen + choice.
+  struct Lists {
+    std::vector<int> active;                  // experts with a slot, ascending
+    std::vector<std::int32_t> first;          // [experts + 1]: where an expert's slots begin
+    std::vector<std::int32_t> slots, inputs;  // sorted: slots, and the input row of each
+
+    void resize(int experts, std::size_t slot_count);
+    void sort(const float* ids, int count, int experts, int slots_per_input);
   };
   // Where a Project's prepared input lies.
   struct Prepared {
@@ -108,6 +126,9 @@ class TeamExecutor : public Executor {
   void run_step(Worker& worker, const TeamScan& step);
   void run_step(Worker& worker, const TeamConv& step);
   void run_step(Worker& worker, const TeamMap& step);
+  void run_step(Worker& worker, const TeamRoute& step);
+  void run_step(Worker& worker, const TeamExperts& step);
+  void run_step(Worker& worker, const TeamCombine& step);
 
   Prepared prepare(Worker& worker, const TeamProject& step, int first, int tokens);
   float prepare_row(const TeamProject& step, int token, Local& local, bool keep_sum, std::uint8_t* const rows[3]);
@@ -127,6 +148,13 @@ class TeamExecutor : public Executor {
   float step_size(const TeamScan& step, int token, int i) const;
   void convolve(const TeamConv& step, const TeamPiece& piece, Local& local);
   void map_group(const TeamMap& step, int token, int first, Local& local);
+  Prepared prepare(Worker& worker, const TeamExperts& step, int tokens);
+  void experts_for_one(Worker& worker, const TeamExperts& step);
+  void experts_for_many(Worker& worker, const TeamExperts& step);
+  void run_choice(const TeamExperts& step, int choice, int row, int rows, const Prepared& in, Local& local);
+  void run_expert(const TeamExperts& step, int expert, int row, int rows, const Prepared& in, Local& local);
+  void finish_choice(const TeamExperts& step, int expert, int row, int rows, float scale, float* y0, float* y1,
+                     float* out) const;
 
   void attend_blocks(Worker& worker, const TeamAttend& step);
   void attend_tiles(Worker& worker, const TeamAttend& step);
@@ -148,6 +176,7 @@ class TeamExecutor : public Executor {
   int blocks_ = 0;                             // of 1024 keys in the context
   std::vector<float> states_;                  // decode attention: [heads, blocks] states
   std::vector<std::atomic<int>> done_;         // per kv head: items of the step under way that are done
+  Lists lists_;
   std::vector<Local> locals_;
 
   // Of the forward under way.

@@ -97,7 +97,7 @@ struct Resolver {
     p.in = s.in;
     p.norm = norm(s.norm);
     for (const Dot& d : s.dots) {
-      p.dots.push_back(dot(d));
+      p.dots.push_back(dot(d, f32 || s.exact));
       p.kinds[static_cast<std::size_t>(p.dots.back().kind)] = true;
     }
     p.epilogue = s.epilogue;
@@ -111,6 +111,34 @@ struct Resolver {
     p.units = make_units(p.dots, p.epilogue, head_dim);
     p.stretches = make_stretches(p.units, workers);
     return p;
+  }
+
+  TeamRoute operator()(const RouteStep& s) const {
+    const float* bias = weights.vector(s.selection_bias);
+    const auto experts = static_cast<std::size_t>(bias ? program.width(s.logits) : 0);
+    return {s.logits, s.ids, s.weights, {bias, experts}, s.rule};
+  }
+
+  TeamExperts operator()(const Experts& s) const {
+    TeamExperts e{};
+    e.width = static_cast<int>(program.tensor(s.dots[0].weight).cols);
+    e.chosen = program.width(s.ids);
+    e.in = s.in, e.ids = s.ids, e.out = s.out;
+    e.per_choice = s.per_choice;
+    e.norm = norm(s.norm);
+    std::int64_t bytes = 0;
+    for (const Dot& d : s.dots) {
+      e.dots.push_back(dot(d, f32));
+      e.kinds[static_cast<std::size_t>(e.dots.back().kind)] = true;
+      bytes += row_bytes(e.dots.back().matrix);
+    }
+    e.unit_rows = unit_rows(bytes, kPairRows);
+    e.activation = s.activation, e.gate = s.gate, e.alpha = s.alpha, e.limit = s.limit;
+    return e;
+  }
+
+  TeamCombine operator()(const Combine& s) const {
+    return {s.x, s.made, s.weights, s.shared, s.shared_gate, s.out, s.scale};
   }
 
   TeamAttend operator()(const Attend& s) const {
@@ -169,13 +197,44 @@ struct Resolver {
     if (!n) return {};
     return TeamNorm{weights.vector(n->weight), n->eps, n->scale};
   }
-  TeamDot dot(const Dot& d) const {
+  TeamDot dot(const Dot& d, bool exact) const {
     const Matrix& m = weights.matrix(d.weight);
     const auto s = simd::index(m.storage);
-    return {m, weights.vector(d.bias), f32 ? kernels.dot_f32[s] : kernels.dot[s],
-            f32 ? simd::Rounding::f32 : kernels.rounding[s], d.scale};
+    return {m, weights.vector(d.bias), exact ? kernels.dot_f32[s] : kernels.dot[s],
+            exact ? simd::Rounding::f32 : kernels.rounding[s], d.scale};
   }
 };
+
+void need_prepared(const std::array<bool, 3>& kinds, int rows, int width, TeamPlan& plan) {
+  for (std::size_t kind = 0; kind < 3; ++kind)
+    if (kinds[kind])
+      plan.prepared[kind] =
+          std::max(plan.prepared[kind],
+                   static_cast<std::size_t>(rows) * simd::prepared_bytes(static_cast<simd::Rounding>(kind), width));
+}
+
+void size_for(const TeamProject& step, TeamPlan& plan) {
+  plan.max_width = std::max(plan.max_width, step.width);
+  need_prepared(step.kinds, 1, step.width, plan);
+  for (const TeamDot& dot : step.dots) plan.max_rows = std::max(plan.max_rows, dot.matrix.rows);
+  for (const Unit& unit : step.units) plan.max_unit_rows = std::max(plan.max_unit_rows, unit.rows);
+}
+
+void size_for(const TeamExperts& step, TeamPlan& plan) {
+  need_prepared(step.kinds, step.input_rows(1), step.width, plan);
+  plan.max_experts = std::max(plan.max_experts, step.dots[0].matrix.stack);
+  plan.max_chosen = std::max(plan.max_chosen, step.chosen);
+  plan.max_rows = std::max(plan.max_rows, step.rows());
+  plan.max_unit_rows = std::max(plan.max_unit_rows, step.unit_rows);
+}
+
+void size_for(const TeamMap& step, TeamPlan& plan) { plan.max_map = std::max(plan.max_map, step.step.group); }
+void size_for(const TeamScan& step, TeamPlan& plan) {
+  plan.max_head = std::max({plan.max_head, step.keys, step.values});
+}
+void size_for(const TeamConv& step, TeamPlan& plan) { plan.max_kernel = std::max(plan.max_kernel, step.kernel); }
+template <class S>
+void size_for(const S&, TeamPlan&) {}
 
 }  // namespace
 
@@ -186,17 +245,7 @@ TeamPlan resolve(const Program& program, const TeamWeights& weights, const Kerne
   const Resolver resolver{program, weights, kernels, workers, f32};
   for (const Step& step : program.steps)
     plan.steps.push_back(std::visit([&](const auto& s) -> TeamStep { return resolver(s); }, step.op));
-  for (const TeamStep& step : plan.steps) {
-    if (const auto* map = std::get_if<TeamMap>(&step)) plan.max_map = std::max(plan.max_map, map->step.group);
-    if (const auto* scan = std::get_if<TeamScan>(&step))
-      plan.max_head = std::max({plan.max_head, scan->keys, scan->values});
-    if (const auto* conv = std::get_if<TeamConv>(&step)) plan.max_kernel = std::max(plan.max_kernel, conv->kernel);
-    const auto* project = std::get_if<TeamProject>(&step);
-    if (!project) continue;
-    plan.max_width = std::max(plan.max_width, project->width);
-    for (const TeamDot& dot : project->dots) plan.max_rows = std::max(plan.max_rows, dot.matrix.rows);
-    for (const Unit& unit : project->units) plan.max_unit_rows = std::max(plan.max_unit_rows, unit.rows);
-  }
+  for (const TeamStep& step : plan.steps) std::visit([&](const auto& s) { size_for(s, plan); }, step);
   return plan;
 }
 
@@ -223,6 +272,15 @@ status check_team(const Program& program, const std::optional<Storage>& cache) {
       require(keys <= simd::kMaxHeadDim,
               step.name + ": key dimension " + std::to_string(keys) + " is above " + std::to_string(simd::kMaxHeadDim));
     }
+  for (const Step& step : program.steps) {
+    const auto* experts = std::get_if<Experts>(&step.op);
+    if (experts == nullptr) continue;
+    require(!experts->norm || !experts->per_choice, step.name + ": a norm over each choice's own input");
+    require(experts->dots.size() == 1 || experts->gate != ExpertGate::plain ||
+                experts->activation == Activation::silu || experts->activation == Activation::gelu_tanh,
+            step.name + ": a gate's activation that is neither silu nor gelu");
+    if (!unmet.empty()) break;  // the layers are alike
+  }
   const auto& isa = simd::selected_kernels();
   require(isa.ok(), isa.ok() ? "" : isa.error().message());
   if (unmet.empty()) return {};

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -108,12 +109,43 @@ struct TeamMap {
   int weights;          // how many: of the row, or of a group
 };
 
-using TeamStep = std::variant<TeamEmbed, TeamProject, TeamAttend, TeamScan, TeamConv, TeamMap>;
+struct TeamRoute {
+  Value logits, ids, weights;
+  std::span<const float> selection_bias;
+  RouteRule rule;
+};
+
+struct TeamExperts {
+  int width;   // of a row of input
+  int chosen;  // experts per token
+  Value in, ids, out;
+  bool per_choice;
+  std::optional<TeamNorm> norm;
+  std::vector<TeamDot> dots;  // of expert 0; matrix.bytes() and matrix.rows biases to the next
+  std::array<bool, 3> kinds{};
+  int unit_rows;  // that one worker computes for all tokens of an expert
+  Activation activation;
+  ExpertGate gate;
+  float alpha, limit;
+
+  int rows() const { return dots[0].matrix.rows; }
+  int input_rows(int tokens) const { return per_choice ? tokens * chosen : tokens; }
+};
+
+struct TeamCombine {
+  Value x, made, weights, shared, shared_gate, out;
+  float scale;
+};
+
+using TeamStep =
+    std::variant<TeamEmbed, TeamProject, TeamAttend, TeamScan, TeamConv, TeamMap, TeamRoute, TeamExperts, TeamCombine>;
 
 struct TeamPlan {
   std::vector<TeamStep> steps;
   ArenaPlan arena;
-  int max_width = 0;      // of any Project's input
+  int max_width = 0;                      // of any Project's input
+  std::array<std::size_t, 3> prepared{};  // most bytes of one token's prepared input, by simd::Rounding
+  int max_experts = 0, max_chosen = 0;
   int max_unit_rows = 0;  // of the largest unit
   int max_rows = 0;       // of any dot
   int max_map = 0;        // numbers of a group of any Map

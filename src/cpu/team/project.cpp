@@ -1,21 +1,11 @@
 // Project on the team: prepare the input, walk units of rows, finish them in place.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "cpu/team/executor.hpp"
 #include "program/visit.hpp"
 
 namespace fourfold::team {
-namespace {
-
-std::uint8_t* aligned(std::vector<std::uint8_t>& buffer) {
-  const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());
-  return buffer.data() + ((address + 63) / 64 * 64 - address);
-}
-
-}  // namespace
-
 // Prepares one token's row into rows[kind]; returns the scalar that the dots' results are to be multiplied with.
 float TeamExecutor::prepare_row(const TeamProject& step, int token, Local& local, bool keep_sum,
                                 std::uint8_t* const rows[3]) {

@@ -23,17 +23,20 @@ std::vector<int> matrix_order(const Program& program) {
     if (!placed[static_cast<std::size_t>(w.id)]) order.push_back(w.id);
     placed[static_cast<std::size_t>(w.id)] = true;
   };
-  for (const Step& step : program.steps)
+  for (const Step& step : program.steps) {
     if (const auto* project = std::get_if<Project>(&step.op))
       for (const Dot& dot : project->dots) place(dot.weight);
+    if (const auto* experts = std::get_if<Experts>(&step.op))
+      for (const Dot& dot : experts->dots) place(dot.weight);
+  }
   for (const Step& step : program.steps)
     if (const auto* embed = std::get_if<Embed>(&step.op)) place(embed->table);
   return order;
 }
 
-// Some rows of one tensor: a unit of loading.
+// Some rows of one matrix of a tensor's stack: a unit of loading.
 struct Chunk {
-  int tensor;
+  int tensor, matrix;
   int first_tile, tiles;
 };
 
@@ -44,7 +47,9 @@ std::vector<Chunk> cut(const Program& program, const std::vector<int>& order) {
     const auto tile = simd::tile_bytes(spec.storage, static_cast<int>(spec.cols));
     const int step = static_cast<int>(std::max<std::size_t>(1, kChunkBytes / tile));
     const int count = static_cast<int>((spec.rows + simd::kTileRows - 1) / simd::kTileRows);
-    for (int first = 0; first < count; first += step) chunks.push_back({id, first, std::min(step, count - first)});
+    for (int matrix = 0; matrix < spec.stack; ++matrix)
+      for (int first = 0; first < count; first += step)
+        chunks.push_back({id, matrix, first, std::min(step, count - first)});
   }
   return chunks;
 }
@@ -57,7 +62,9 @@ status pack(const TensorSpec& spec, const Chunk& chunk, const WeightBytes& bytes
   const std::int64_t first = std::int64_t{chunk.first_tile} * simd::kTileRows;
   const std::int64_t rows = std::min<std::int64_t>(spec.rows - first, std::int64_t{chunk.tiles} * simd::kTileRows);
   buffer.resize(static_cast<std::size_t>(rows) * row);
-  FOURFOLD_TRY(bytes.read(spec, static_cast<std::uint64_t>(first) * row, buffer));
+  FOURFOLD_TRY(bytes.read(spec, static_cast<std::uint64_t>(chunk.matrix * spec.rows + first) * row, buffer));
+  const auto stack_tiles = static_cast<int>((spec.rows + simd::kTileRows - 1) / simd::kTileRows);
+  tiles += static_cast<std::size_t>(chunk.matrix) * static_cast<std::size_t>(stack_tiles) * tile;
   const auto* source = reinterpret_cast<const std::uint8_t*>(buffer.data());
   for (int i = 0; i < chunk.tiles; ++i) {
     const std::int64_t begin = std::int64_t{i} * simd::kTileRows;
@@ -72,9 +79,9 @@ result<std::vector<float>> decoded(const TensorSpec& spec, const WeightBytes& by
   std::vector<std::byte> raw(static_cast<std::size_t>(spec.bytes()));
   FOURFOLD_TRY(bytes.read(spec, 0, raw));
   const auto& row = info(spec.storage);
-  std::vector<float> out(static_cast<std::size_t>(spec.rows * spec.cols));
+  std::vector<float> out(static_cast<std::size_t>(spec.stack * spec.rows * spec.cols));
   const auto* data = reinterpret_cast<const std::uint8_t*>(raw.data());
-  for (std::int64_t i = 0; i < spec.rows * spec.cols; ++i)
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(out.size()); ++i)
     out[static_cast<std::size_t>(i)] = spec.add + decode(spec.storage, data + i / row.block_elements * row.block_bytes,
                                                          static_cast<int>(i % row.block_elements));
   return out;
@@ -132,10 +139,14 @@ status TeamWeights::place_matrices(const Program& program, const std::vector<int
   for (int id : order) {
     const TensorSpec& spec = program.tensors[static_cast<std::size_t>(id)];
     Matrix& m = matrices_[static_cast<std::size_t>(id)];
-    m = {nullptr, spec.storage, static_cast<int>(spec.rows), static_cast<int>(spec.cols),
-         simd::tile_bytes(spec.storage, static_cast<int>(spec.cols))};
+    m = {nullptr,
+         spec.storage,
+         static_cast<int>(spec.rows),
+         static_cast<int>(spec.cols),
+         simd::tile_bytes(spec.storage, static_cast<int>(spec.cols)),
+         static_cast<int>(spec.stack)};
     places.push_back(total);
-    total += (static_cast<std::size_t>(m.tile_count()) * m.tile_bytes + 63) / 64 * 64;
+    total += (m.bytes() * static_cast<std::size_t>(m.stack) + 63) / 64 * 64;
   }
   auto mapping = Mapping::create(total);
   if (!mapping.ok()) return mapping.error();

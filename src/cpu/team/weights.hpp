@@ -32,13 +32,16 @@ class Mapping {
   std::size_t mapped_ = 0;
 };
 
+// One matrix, or the first of a stack of equal ones that begin on tiles of their own.
 struct Matrix {
   const std::uint8_t* tiles = nullptr;
   Storage storage = Storage::f32;
   int rows = 0, cols = 0;
   std::size_t tile_bytes = 0;
+  int stack = 1;
 
   int tile_count() const { return (rows + simd::kTileRows - 1) / simd::kTileRows; }
+  std::size_t bytes() const { return static_cast<std::size_t>(tile_count()) * tile_bytes; }  // of one matrix
   const std::uint8_t* tile(int i) const { return tiles + static_cast<std::size_t>(i) * tile_bytes; }
 };
 
