@@ -27,7 +27,8 @@ void declare_source(Options& options, Source& source) {
   options.text("-m,--model MODEL", source.model, "a .gguf, or a folder with config.json and safetensors");
   options.text("--shape NAME", source.shape, "a published model's shape with random weights: llama-3.2-1b, ...");
   options.choice("--dtype TYPE", source.dtype,
-                 {"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k"},
+                 {"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "mxfp4", "fp8",
+                  "int4", "nvfp4"},
                  "storage of the shape's matrices; default bf16");
 }
 

@@ -59,6 +59,25 @@ constexpr std::uint16_t float_to_bf16(float x) {
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+// OCP 8-bit float e4m3 to binary32: sign, 4 bits of exponent (bias 7), 3 of fraction; no infinity, 0x7f and 0xff are
+// NaN.
+constexpr float e4m3_to_float(std::uint8_t b) {
+  const std::uint32_t sign = std::uint32_t{b & 0x80u} << 24;
+  const std::uint32_t magnitude = b & 0x7fu;
+  if (magnitude == 0x7f) return std::bit_cast<float>(sign | 0x7fc00000u);
+  if (magnitude < 8)
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(static_cast<float>(magnitude) * 0x1p-9f));
+  return std::bit_cast<float>(sign | ((magnitude << 20) + (120u << 23)));
+}
+
+// OCP 4-bit float e2m1: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
+constexpr float e2m1_to_float(int code) {
+  const int exponent = (code >> 1) & 3, fraction = code & 1;
+  const float magnitude = exponent == 0 ? 0.5f * static_cast<float>(fraction)
+                                        : static_cast<float>(2 + fraction) * static_cast<float>(1 << exponent) * 0.25f;
+  return code & 8 ? -magnitude : magnitude;
+}
+
 namespace blocks {
 
 constexpr std::uint16_t load_u16(const std::uint8_t* p) { return static_cast<std::uint16_t>(p[0] | (p[1] << 8)); }
@@ -167,6 +186,41 @@ struct Q6_K {  // low nibbles[128] high pairs[64] scales[16], signed, d[2]: d sc
   }
 };
 
+struct MXFP4 {  // scale[1] (a power of two, bias 127; 255 is NaN) codes[16], e2m1: scale value            OCP MX 1.0
+  static constexpr Storage kStorage = Storage::mxfp4;
+  static constexpr float scale(std::uint8_t exponent) {
+    const std::uint32_t bits = exponent == 255 ? 0x7fc00000u : std::uint32_t{exponent} << 23;
+    return std::bit_cast<float>(exponent == 0 ? 0x00400000u : bits);
+  }
+  static constexpr float at(const std::uint8_t* block, int i) {
+    return scale(block[0]) * e2m1_to_float(split_nibble(block + 1, i));
+  }
+};
+struct FP8 {  // 1 byte, e4m3; scales, where there are any, are a tensor of their own (Dot::scale)
+  static constexpr Storage kStorage = Storage::fp8;
+  static constexpr float at(const std::uint8_t* block, int) { return e4m3_to_float(*block); }
+};
+struct INT4 {  // two groups of 128: d[2] d[2] zeros[1] codes[128]: d (q - zero); byte j: elements 2 j (low) and 2 j + 1
+  static constexpr Storage kStorage = Storage::int4;
+  static constexpr int zero(const std::uint8_t* block, int group) { return nibble(block[4], group); }
+  static constexpr int code(const std::uint8_t* block, int i) { return nibble(block[5 + i / 2], i % 2); }
+  static constexpr float at(const std::uint8_t* block, int i) {
+    return load_f16(block + i / 128 * 2) * static_cast<float>(code(block, i) - zero(block, i / 128));
+  }
+};
+struct NVFP4 {  // four sub-blocks of 16: scales[4] (e4m3 without its sign; 0x7f is 0) codes[32], e2m1: scale value
+  static constexpr Storage kStorage = Storage::nvfp4;
+  static constexpr float scale(std::uint8_t byte) {
+    return (byte & 0x7f) == 0x7f ? 0.f : e4m3_to_float(static_cast<std::uint8_t>(byte & 0x7f));
+  }
+  static constexpr int code(const std::uint8_t* block, int i) {
+    return nibble(block[4 + i / 16 * 8 + i % 8], i % 16 / 8);
+  }
+  static constexpr float at(const std::uint8_t* block, int i) {
+    return scale(block[i / 16]) * e2m1_to_float(code(block, i));
+  }
+};
+
 // Nearest integer, ties to even, for |x| < 2^22: adding 1.5 x 2^23 leaves no fraction bits.
 constexpr float nearest(float x) { return (x + 12582912.f) - 12582912.f; }
 
@@ -219,9 +273,17 @@ constexpr auto with_storage(Storage s, F&& f) {
     case Storage::q5_k:
       return f(blocks::Q5_K{});
     case Storage::q6_k:
+      return f(blocks::Q6_K{});
+    case Storage::mxfp4:
+      return f(blocks::MXFP4{});
+    case Storage::fp8:
+      return f(blocks::FP8{});
+    case Storage::int4:
+      return f(blocks::INT4{});
+    case Storage::nvfp4:
       break;
   }
-  return f(blocks::Q6_K{});
+  return f(blocks::NVFP4{});
 }
 
 // Element i (0 .. block_elements - 1) of one block of `storage`.

@@ -132,12 +132,14 @@ struct Embed {
   Value out;
 };
 
-// One matrix of a Project, a fold for each of its rows: y[r] = scale * (sum over i of weight[r, i] * in[i], plus
-// bias[r]).
+// One matrix of a Project, a fold for each of its rows: y[r] = scale * (scales[r] * (sum over i of weight[r, i] *
+// in[i])
+// + bias[r]).
 struct Dot {
   Weight weight;
   Weight bias{};  // may be absent
   float scale = 1;
+  Weight scales{};  // may be absent: [rows], or [rows / 128, cols / 128] (rounded up), one for each 128 x 128 weights
 };
 
 // Epilogues of a Project; y0, y1, ... are its dots' results in order.
@@ -320,6 +322,7 @@ struct Program {
   Value logits;  // [tokens wanted, vocab]
 
   const TensorSpec& tensor(Weight w) const { return tensors[static_cast<std::size_t>(w.id)]; }
+  bool scaled_by_row(const Dot& dot) const { return tensor(dot.scales).cols == tensor(dot.weight).rows; }
   int width(Value v) const { return values[static_cast<std::size_t>(v.id)].width; }
   std::int64_t state_numbers() const {  // of one sequence, all layers
     std::int64_t sum = 0;

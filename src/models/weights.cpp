@@ -59,7 +59,9 @@ Weight Weights::tensor(const std::string& name, std::int64_t rows, std::int64_t 
 
 Dot Weights::dot(const std::string& name, std::int64_t rows, std::int64_t cols, std::optional<bool> bias) {
   const Weight weight = matrix(name, rows, cols);
-  return {weight, bias == false ? Weight{} : take(name + ".bias", {rows}, !bias)};
+  const bool scaled = specs_[static_cast<std::size_t>(weight.id)].storage == Storage::fp8;
+  return {weight, bias == false ? Weight{} : take(name + ".bias", {rows}, !bias), 1,
+          scaled ? take(name + ".scale", {rows}, false) : Weight{}};
 }
 
 NormSpec Weights::norm(const std::string& name, std::int64_t width, float eps, float add) {

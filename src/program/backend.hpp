@@ -5,11 +5,13 @@
 #include <functional>
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "fourfold/program.hpp"
 #include "fourfold/status.hpp"
+#include "program/random_bytes.hpp"
 
 namespace fourfold {
 
@@ -19,6 +21,8 @@ class WeightBytes {
   virtual ~WeightBytes() = default;
   // Fills `out` with the tensor's bytes [offset, offset + out.size()), in the file's own layout (row by row).
   virtual status read(const TensorSpec& tensor, std::uint64_t offset, std::span<std::byte> out) const = 0;
+  // How the tensor's bytes are made, where they are random: a device makes them itself.
+  virtual std::optional<RandomBytes> random(const TensorSpec&) const { return {}; }
 };
 
 struct PlanOptions {

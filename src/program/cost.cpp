@@ -28,7 +28,8 @@ StepCost project_cost(const Program& program, const Project& s, int tokens) {
   if (tokens == 0) return c;
   for (const Dot& dot : s.dots) {
     const auto& t = program.tensor(dot.weight);
-    c.weight_bytes += tensor_bytes(program, dot.weight) + tensor_bytes(program, dot.bias);
+    c.weight_bytes +=
+        tensor_bytes(program, dot.weight) + tensor_bytes(program, dot.bias) + tensor_bytes(program, dot.scales);
     c.flops += 2.0 * static_cast<double>(t.rows) * static_cast<double>(t.cols) * tokens;
   }
   if (s.norm) c.weight_bytes += tensor_bytes(program, s.norm->weight);

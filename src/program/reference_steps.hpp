@@ -80,9 +80,10 @@ class ReferenceSteps {
   std::vector<T> dot(const Dot& dot, const std::vector<T>& in, int count, int width) const {
     const auto rows = static_cast<std::size_t>(program_.tensor(dot.weight).rows);
     const std::vector<T> bias = weights_.template vector<T>(dot.bias);
-    std::vector<T> out(static_cast<std::size_t>(count) * rows), weight;
+    std::vector<T> out(static_cast<std::size_t>(count) * rows), weight, scale;
     for (std::size_t r = 0; r < rows; ++r) {
       weights_.row(dot.weight, static_cast<std::int64_t>(r), weight);
+      if (dot.scales.valid()) scale_row(dot, r, scale, weight);
       for (int t = 0; t < count; ++t) {
         const T* x = in.data() + static_cast<std::ptrdiff_t>(t) * width;
         T sum = 0;
@@ -92,6 +93,13 @@ class ReferenceSteps {
       }
     }
     return out;
+  }
+
+  // weight *= the scale of row r, or those of its blocks of 128 columns; `scale` is scratch.
+  void scale_row(const Dot& dot, std::size_t r, std::vector<T>& scale, std::vector<T>& weight) const {
+    const bool by_row = program_.scaled_by_row(dot);
+    weights_.row(dot.scales, by_row ? 0 : static_cast<std::int64_t>(r / 128), scale);
+    for (std::size_t i = 0; i < weight.size(); ++i) weight[i] *= scale[by_row ? r : i / 128];
   }
 
   void finish(const Store& e, const std::vector<std::vector<T>>& y, int, State& state) const {

@@ -127,6 +127,63 @@ TEST(Blocks, SixBitScalesAndMinimumsUnpackInEverySubBlock) {
   }
 }
 
+TEST(Blocks, EveryE4m3CodeIsTheNumberOfItsDefinition) {  // OCP 8-bit floating point, 5.3
+  for (int code = 0; code < 256; ++code) {
+    const auto byte = static_cast<std::uint8_t>(code);
+    const int exponent = (code >> 3) & 15, fraction = code & 7;
+    const float got = decode(Storage::fp8, &byte, 0);
+    if (exponent == 15 && fraction == 7) {
+      EXPECT_TRUE(std::isnan(got)) << code;
+      continue;
+    }
+    const double magnitude = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
+    EXPECT_EQ(got, code & 128 ? -magnitude : magnitude) << code;
+    EXPECT_EQ(std::signbit(got), code >= 128) << code;
+  }
+}
+
+TEST(Blocks, EveryMxfp4CodeAndScaleIsTheNumberOfItsDefinition) {  // OCP microscaling formats 1.0, 5.3.3 and 5.4.1
+  constexpr double kValues[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  for (int exponent = 0; exponent < 255; ++exponent)
+    for (int code = 0; code < 16; ++code) {
+      std::array<std::uint8_t, 17> block{};
+      block[0] = static_cast<std::uint8_t>(exponent);
+      block[1 + 5] = static_cast<std::uint8_t>(code << 4);
+      const double magnitude = std::ldexp(kValues[code & 7], exponent - 127);
+      EXPECT_EQ(decode(Storage::mxfp4, block.data(), 21), static_cast<float>(code & 8 ? -magnitude : magnitude));
+      EXPECT_EQ(decode(Storage::mxfp4, block.data(), 20), 0.f);
+    }
+  const std::array<std::uint8_t, 17> nan{255, 0x11};
+  EXPECT_TRUE(std::isnan(decode(Storage::mxfp4, nan.data(), 0)));
+}
+
+TEST(Blocks, EveryNvfp4CodeAndScaleIsTheNumberOfItsDefinition) {
+  constexpr double kValues[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  for (int scale = 0; scale < 127; ++scale)
+    for (int code = 0; code < 16; ++code) {
+      std::array<std::uint8_t, 36> block{};
+      block[2] = static_cast<std::uint8_t>(scale);
+      block[4 + 16 + 3] = static_cast<std::uint8_t>(code << 4);  // third sub-block, its element 8 + 3
+      const double d = static_cast<double>(e4m3_to_float(static_cast<std::uint8_t>(scale)));
+      EXPECT_EQ(decode(Storage::nvfp4, block.data(), 43), (code & 8 ? -d : d) * kValues[code & 7]);
+      EXPECT_EQ(decode(Storage::nvfp4, block.data(), 35), 0.f);
+    }
+}
+
+TEST(Blocks, EveryInt4CodeAndZeroIsTheNumberOfItsDefinition) {
+  for (int zero = 0; zero < 16; ++zero)
+    for (int code = 0; code < 16; ++code) {
+      std::array<std::uint8_t, 133> block{};
+      blocks::store_u16(block.data(), 0x3c00);      // 1
+      blocks::store_u16(block.data() + 2, 0x3800);  // 0.5
+      block[4] = static_cast<std::uint8_t>(zero << 4);
+      block[5 + 70] = static_cast<std::uint8_t>(code << 4);  // element 141, in the second group
+      EXPECT_EQ(decode(Storage::int4, block.data(), 141), 0.5f * static_cast<float>(code - zero));
+      EXPECT_EQ(decode(Storage::int4, block.data(), 140), 0.5f * static_cast<float>(-zero));
+      EXPECT_EQ(decode(Storage::int4, block.data(), 127), 0.f);
+    }
+}
+
 TEST(Blocks, ZeroBlocksDecodeToZero) {  // fault Q4
   const Bytes zeros(256, 0);
   for (const auto& row : kStorages)

@@ -283,6 +283,12 @@ status check_team(const Program& program, const std::optional<Storage>& cache) {
   }
   const auto& isa = simd::selected_kernels();
   require(isa.ok(), isa.ok() ? "" : isa.error().message());
+  for (const TensorSpec& tensor : program.tensors) {
+    const bool known = !isa.ok() || (*isa)->dot[simd::index(tensor.storage)] != nullptr;
+    require(known, "project: storage " + std::string(info(tensor.storage).name) + " of '" + tensor.name +
+                       "' has no kernels on the CPU; accepted: those of GGUF up to q6_k");
+    if (!known) break;
+  }
   if (unmet.empty()) return {};
   return {Code::unsupported, "plan: cannot run this Program on `team`\n" + unmet};
 }
