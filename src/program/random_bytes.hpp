@@ -81,7 +81,7 @@ struct RandomBytes {
         return half(2, deviation / (kNibble * kSubScale) * 7.5f);
       case Storage::q5_k:
         half(0, deviation / (kFive * kSubScale));
-        return half(2, deviation / (kFive * kSubScale) * 7.5f);
+        return half(2, deviation / (kFive * kSubScale) * 15.5f);
       case Storage::q6_k:
         return half(208, deviation / (kSix * kByte));
       case Storage::int4:

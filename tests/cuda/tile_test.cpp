@@ -51,7 +51,6 @@ TEST_P(Tiles, DecodeToWhatTheFileMeans) {
           ASSERT_EQ(got, expected) << kind.name << " row " << r << " column " << column;
         }
     }
-    return 0;
   });
 }
 
@@ -75,12 +74,11 @@ TEST_P(Tiles, EveryBitOfAPlaneBelongsToOneElement) {
     };
     fill(typename T::Low{}, T::kLowBits);
     if constexpr (T::High::kBytes > 0) fill(typename T::High{}, 4 * T::High::kWords / T::kSteps);
-    return 0;
   });
 }
 
 INSTANTIATE_TEST_SUITE_P(Storages, Tiles, testing::ValuesIn(kAll),
-                         [](const auto& test) { return std::string(info(test.param).name); });
+                         [](const auto& test) { return std::string(fourfold::info(test.param).name); });
 
 TEST(Tile, Fp8CarriesTheScaleOfItsBlock) {
   using T = Tile<Storage::fp8>;
@@ -117,7 +115,9 @@ TEST(RandomBytes, HaveTheDeviationTheyAreAskedFor) {
         sum += x;
         squares += x * x;
       }
-    const double coarse = storage == Storage::fp8 || storage == Storage::mxfp4 || storage == Storage::nvfp4 ? 2 : 1.2;
+    const bool spread = storage == Storage::q4_k || storage == Storage::q5_k;  // minima add to the deviation
+    const double coarse =
+        spread || storage == Storage::fp8 || storage == Storage::mxfp4 || storage == Storage::nvfp4 ? 2 : 1.2;
     EXPECT_LT(std::abs(sum / count), 0.02) << kind.name;
     EXPECT_LT(std::sqrt(squares / count), 0.05 * coarse) << kind.name;
     EXPECT_GT(std::sqrt(squares / count), 0.05 / coarse) << kind.name;
