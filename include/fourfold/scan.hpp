@@ -5,8 +5,8 @@
 //
 // For each sequence and head, token after token: S <- transition(token) S + update(token), then out = S^T q.
 // `reference` computes that sentence in double, `reference_f32` in float. A pool shares out sequences, heads and strips
-// of the state's columns; rules whose transition is a scalar run in chunks of kChunk tokens there (scan_drivers.hpp),
-// others token by token. Rules of published models: mechanisms.hpp.
+// of the state's columns; rules made of the operators that scan_form.hpp lists run in the library's kernels there:
+// fewer than kScanChunk tokens one after the other, more in chunks. Rules of published models: mechanisms.hpp.
 #pragma once
 
 #include <fourfold/affine.hpp>
@@ -50,9 +50,10 @@ class ScanOn {
              const ScanSequences& sequences) const {
     static_assert(Matrix<Q> && Matrix<K> && Matrix<V>, "Load needs `operator()(row, column)`, `rows` and `columns`");
     FOURFOLD_TRY(detail::check_scan(tokens, out, states, sequences));
-    const int heads = tokens.v.heads, width = tokens.v.dim(), strip = ParallelFor<X> ? kStrip : width;
+    const int heads = tokens.v.heads, width = tokens.v.dim(), jobs = sequences.count() * heads;
+    const int strip = ParallelFor<X> && jobs < kManyJobs ? kScanPanel : width;
     const int strips = strip > 0 ? (width + strip - 1) / strip : 0;
-    for_each(executor_, sequences.count() * heads * strips, [&](int job) {
+    for_each(executor_, jobs * strips, [&](int job) {
       const int sequence = job / strips / heads, head = job / strips % heads, column = job % strips * strip;
       const detail::HeadScan scan{rule_,
                                   tokens,
@@ -63,8 +64,8 @@ class ScanOn {
                                   column,
                                   std::min(strip, width - column)};
       float* state = states.data ? states.row(std::int64_t{sequences.slot(sequence)} * heads + head).data() : nullptr;
-      if constexpr (ParallelFor<X> && kTransition<R> <= Transition::scalar && !HasBonus<R>) {
-        scan.in_chunks(state);
+      if constexpr (ParallelFor<X> && kHasScanForm<transition_of<R>>) {
+        scan.fast(state);
       } else {
         scan.template by_token<real_on<X, float>>(state);
       }
@@ -84,7 +85,7 @@ class ScanOn {
   }
 
  private:
-  static constexpr int kStrip = 64;  // columns of the state in one job
+  static constexpr int kManyJobs = 16;  // below: strips of columns are jobs of their own
 
   R rule_;
   Held<X> executor_;

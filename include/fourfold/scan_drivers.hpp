@@ -1,18 +1,13 @@
-// One head of one sequence through a scan, token by token or in chunks.
-//
-// In a chunk of C tokens that meets the state S (C = kChunk, from multiples of kChunk in the sequence; w(j, i] is the
-// product of the decays of tokens j + 1 .. i, made as such: a quotient or a difference of logarithms of prefix products
-// loses everything after one strong decay):
-//   out_i = w(start, i] S^T q_i + sum_{j <= i} w(j, i] (q_i . k_j) v_j      S <- w(start, C] S + sum_j w(j, C] k_j
-//   v_j^T
-// Bytes per token: q, k, v and out; S stays in cache. The C^2 dots bind.
+// One head of one sequence through a scan: token by token, which is the definition, or through the kernels of
+// scan_kernel.hpp, in blocks of kBlock tokens from the sequence's start.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <fourfold/affine.hpp>
 #include <fourfold/load.hpp>
-#include <fourfold/math.hpp>
+#include <fourfold/scan_form.hpp>
+#include <fourfold/scan_kernel.hpp>
 #include <fourfold/scan_tokens.hpp>
 #include <fourfold/tensor.hpp>
 #include <span>
@@ -24,7 +19,7 @@ namespace fourfold::detail {
 template <class R, class Q, class K, class V>
 class HeadScan {
  public:
-  static constexpr int kChunk = 64;
+  static constexpr int kBlock = 64;  // a multiple of kScanChunk
 
   HeadScan(const R& rule, const ScanTokens<Q, K, V>& tokens, const Heads<Rows<float>>& out, int head, int first,
            int end, int column, int width)
@@ -62,33 +57,30 @@ class HeadScan {
     store(memory, state);
   }
 
-  void in_chunks(float* state) const {
-    std::vector<float> memory = load<float>(state), k(kChunk * keys()), v(kChunk * width_), sum(width_);
-    const Rows<float> s(memory.data(), keys(), width_);
-    Operands operands(*this);
-    float decay[kChunk];
-    std::vector<RankOne> updates;
-    for (int begin = first_; begin < end_; begin += kChunk) {
-      const int count = end_ - begin < kChunk ? end_ - begin : kChunk;
-      updates.clear();
-      for (int i = 0; i < count; ++i) {
-        operands.k = {&k[i * keys()], operands.k.size()}, operands.v = {&v[i * width_], operands.v.size()};
-        const Token token = operands.at(begin + i);
-        decay[i] = scalar_of(rule_.transition(token));
-        updates.push_back(rule_.update(token));
+  // The same in float through the kernels, but for blocks with a token whose operators have no form that those take.
+  void fast(float* state) const {
+    std::vector<float> own;
+    if (!state) own.resize(static_cast<std::size_t>(keys()) * in_.v.dim()), state = own.data();
+    std::vector<float> scratch(scan_scratch_floats(keys(), width_));
+    std::vector<Operands> operands;
+    operands.reserve(kBlock);
+    for (int i = 0; i < kBlock && i < end_ - first_; ++i) operands.emplace_back(*this);
+    std::vector<ScanToken> tokens(operands.size());
+    for (int begin = first_; begin < end_; begin += kBlock) {
+      ScanRun run{tokens.data(),   std::min(kBlock, end_ - begin),
+                  keys(),          width_,
+                  state + column_, in_.v.dim(),
+                  false,           HasBonus<R>,
+                  Erase::none,     scratch.data()};
+      bool lowered = true;
+      for (int i = 0; lowered && i < run.count; ++i)
+        lowered = lower(operands[i].at(begin + i), begin + i, i == 0, tokens[i], run);
+      if (lowered) {
+        scan_chunks(run);
+      } else {
+        HeadScan(rule_, in_, out_, head_, begin, begin + run.count, column_, width_).template by_token<float>(state);
       }
-      for (int i = 0; i < count; ++i) {
-        const std::span<const float> q = operands.query(begin + i);
-        std::fill(sum.begin(), sum.end(), 0.f);
-        float w = 1;
-        for (int j = i; j >= 0; w *= decay[j], --j)
-          add(sum, w * updates[j].b * dot(q.data(), updates[j].u.data(), keys()), updates[j].v.data());
-        for (int d = 0; d < keys(); ++d) add(sum, w * q[d], s.row(d).data());
-        for (int c = 0; c < width_; ++c) out_(begin + i, head_, column_ + c) = sum[c];
-      }
-      advance(s, decay, updates);
     }
-    store(memory, state);
   }
 
  private:
@@ -98,6 +90,7 @@ class HeadScan {
     std::vector<float> memory;
     std::span<float> q, k, v;
 
+    Operands(Operands&&) = default;  // a copy's spans would point into the original
     explicit Operands(const HeadScan& of) : of(of), memory(2 * of.keys() + of.width_) {
       const auto n = static_cast<std::size_t>(of.keys());
       q = {memory.data(), n}, k = {q.data() + n, n}, v = {k.data() + n, static_cast<std::size_t>(of.width_)};
@@ -155,22 +148,23 @@ class HeadScan {
       for (int j = 0; j < width_; ++j)
         state[std::int64_t{i} * in_.v.dim() + column_ + j] = static_cast<float>(memory[i * width_ + j]);
   }
-  static float scalar_of(Identity) { return 1; }
-  static float scalar_of(Scaled scaled) { return scaled.a; }
-  template <class A, class B>
-  static float scalar_of(const Product<A, B>& product) {
-    return scalar_of(product.second) * scalar_of(product.first);
-  }
-  static void add(std::span<float> sum, float weight, const float* row) {
-    for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += weight * row[c];
-  }
-  static void advance(Rows<float> s, const float* decay, const std::vector<RankOne>& updates) {
-    float w[kChunk], whole = 1;
-    for (int j = static_cast<int>(updates.size()) - 1; j >= 0; whole *= decay[j], --j) w[j] = whole * updates[j].b;
-    for (std::int64_t d = 0; d < s.rows; ++d) {
-      for (float& x : s.row(d)) x *= whole;
-      for (std::size_t j = 0; j < updates.size(); ++j) add(s.row(d), w[j] * updates[j].u[d], updates[j].v.data());
-    }
+  bool lower(const Token& token, int t, bool first, ScanToken& to, ScanRun& run) const {
+    const RankOne update = rule_.update(token);
+    ScanForm form{.key = update.u.data()};
+    if (!update.scale.empty() || !add_form(rule_.transition(token), form)) return false;
+    if (first) run.gated = form.gate != nullptr, run.erase = form.erase;
+    to = {.q = token.q.data(),
+          .k = update.u.data(),
+          .v = update.v.data(),
+          .gate = form.gate,
+          .a = form.a,
+          .b = form.b,
+          .out = &out_(t, head_, column_),
+          .decay = form.decay,
+          .write = update.b,
+          .erase = form.scale};
+    if constexpr (HasBonus<R>) to.bonus = rule_.template bonus<float>(token);
+    return run.gated == (form.gate != nullptr) && run.erase == form.erase;
   }
 
   const R& rule_;

@@ -1,7 +1,7 @@
-// ShortConv: a causal convolution of a few taps along each channel, whose state is its last inputs. Token shift is the
-// case of two taps.
+// ShortConvolution: a causal convolution of a few taps along each channel, whose state is its last inputs. Token shift
+// is the case of two taps.
 //
-//   ShortConv conv{Rows<const float>{taps, channels, 4}};
+//   ShortConvolution conv{Rows<const float>{taps, channels, 4}};
 //   status s = conv.on(reference).run(x, out, states, sequences);
 //
 // out(t, c) = bias[c] + sum over i of taps(c, i) x(t - width + 1 + i, c)                      Gu and Dao 2023, figure 3
@@ -18,22 +18,22 @@
 namespace fourfold {
 
 template <class X>
-class ShortConvOn;
+class ShortConvolutionOn;
 
-struct ShortConv {
+struct ShortConvolution {
   Rows<const float> taps;         // [channels, width], the newest input's last
   std::span<const float> bias{};  // [channels] or nothing
 
   template <class X>
-  constexpr ShortConvOn<X> on(const X& executor) const {
+  constexpr ShortConvolutionOn<X> on(const X& executor) const {
     return {*this, executor};
   }
 };
 
 template <class X>
-class ShortConvOn {
+class ShortConvolutionOn {
  public:
-  constexpr ShortConvOn(const ShortConv& conv, const X& executor) : conv_(conv), executor_(executor) {}
+  constexpr ShortConvolutionOn(const ShortConvolution& conv, const X& executor) : conv_(conv), executor_(executor) {}
 
   // x [tokens, channels]   out [tokens, channels], not x itself
   // states [slots, (width - 1) * channels]: the inputs before the first token, oldest first; left as those before the
@@ -99,7 +99,7 @@ class ShortConvOn {
         std::copy_n(inputs.data() + (tokens + i) * count, count, state + i * x.columns + column);
   }
 
-  ShortConv conv_;
+  ShortConvolution conv_;
   Held<X> executor_;
 };
 

@@ -195,7 +195,7 @@ TEST(Mechanisms, ShortConvRemembersItsLastInputs) {
   const auto x = random.normals(tokens * channels), taps = random.normals(channels * 4),
              bias = random.normals(channels);
   const auto start = random.normals(5 * 3 * channels);
-  const ShortConv conv{Rows{taps.data(), channels, 4}, bias};
+  const ShortConvolution conv{Rows{taps.data(), channels, 4}, bias};
   auto states = start;
   std::vector<float> out(x.size()), want(x.size());
   ASSERT_TRUE(conv.on(Team{2})

@@ -11,6 +11,10 @@
 #include <fourfold/status.hpp>
 #include <fourfold/storage.hpp>
 
+namespace fourfold {
+struct ScanRun;
+}
+
 namespace fourfold::simd {
 
 // ---- activations: what a dot multiplies the weights with -----------------------------------------------------------
@@ -157,6 +161,8 @@ struct Kernels {
   float (*scan_channel)(float* state, const float* rate, const float* k, const float* q, float d, float v, int keys);
   void (*multiply_add)(const float* weight, const float* x, int n, float* sum);  // sum += weight * x
   void (*sigmoid_gate)(const float* gate, const float* x, int n, float* out);    // sigmoid(gate) * x
+  void (*scan_steps)(const ScanRun&);                                            // fourfold/scan_kernel.hpp
+  void (*scan_chunks)(const ScanRun&);                                           // the same; float32 rounding apart
 };
 
 // ---- choosing a level ----------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include "cpu/simd/map.hpp"
 #include "cpu/simd/prepare.hpp"
 #include "cpu/simd/scan.hpp"
+#include "cpu/simd/scan_chunk.hpp"
 
 namespace fourfold::simd {
 namespace {
@@ -49,6 +50,8 @@ consteval Kernels make_table() {
       .scan_channel = scan_channel<V>,
       .multiply_add = multiply_add<V>,
       .sigmoid_gate = sigmoid_gate<V>,
+      .scan_steps = scan_steps<V>,
+      .scan_chunks = scan_chunks<V>,
   };
 }
 

@@ -1,0 +1,202 @@
+// Scans of one layer: 16 heads, d 128, float32 states.
+// prefill/MECHANISM/FORM: 4096 tokens, operations (7 keys values a token and head) per second and their share of the
+// float32 multiply-add peak, probed here in turns. decode/MECHANISM: one token through layers whose states exceed the
+// caches, bytes (states read and written) per second and their share of the ceiling of an update in place.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <fourfold/scan.hpp>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "cpu/pool.hpp"
+#include "cpu/simd/kernels.hpp"
+#include "cpu/topology.hpp"
+#include "lab/probe.hpp"
+
+namespace fourfold {
+namespace {
+
+constexpr int kHeads = 16, kDim = 128, kTokens = 4096;
+
+// A pool of all processors as a ParallelFor.
+class Processors {
+ public:
+  Processors() : pool_(Pool::create(default_threads()).value()) {}
+  template <class F>
+  void operator()(int n, F&& f) const {
+    std::atomic<int> next = 0;
+    (void)pool_->run([&](Worker&) {
+      for (int i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) f(i);
+    });
+  }
+  Pool& pool() const { return *pool_; }
+
+ private:
+  std::unique_ptr<Pool> pool_;
+};
+const Processors& processors() {
+  static const Processors all;
+  return all;
+}
+
+std::vector<float> normals(std::size_t n, float scale) {
+  std::mt19937 engine(7);
+  std::normal_distribution<float> normal(0, scale);
+  std::vector<float> all(n);
+  for (float& x : all) x = normal(engine);
+  return all;
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> all) {
+  std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
+  return all[all.size() / 2];
+}
+
+// Multiply-adds of all processors for about 5 ms, FLOP per second.
+double multiply_add_peak() {
+  const auto& loop = probe_level("").value()->f32_fma;
+  constexpr std::int64_t kIterations = 1 << 20;
+  const double seconds = seconds_of([&] { (void)processors().pool().run([&](Worker&) { loop.run(kIterations); }); });
+  return loop.ops * kIterations * processors().pool().threads() / seconds;
+}
+
+struct Layer {
+  int tokens;
+  std::vector<float> q, k, v, out, alpha, beta, gate, states;
+
+  Layer(int tokens, int slots) : tokens(tokens) {
+    const std::size_t vectors = static_cast<std::size_t>(tokens) * kHeads;
+    q = normals(vectors * kDim, 1), k = normals(vectors * kDim, 1 / std::sqrt(float(kDim)));
+    v = normals(vectors * kDim, 1), out.resize(v.size());
+    alpha.assign(vectors, 0.98f), beta.assign(vectors, 0.5f), gate.assign(vectors * kDim, 0.98f);
+    states.assign(static_cast<std::size_t>(slots) * kHeads * kDim * kDim, 0.1f);
+  }
+  // Head `head` of the token t as the kernels take it.
+  ScanToken token(int t, int head, bool gated) {
+    const std::size_t vector = static_cast<std::size_t>(t) * kHeads + static_cast<std::size_t>(head),
+                      at = vector * kDim;
+    ScanToken token{
+        .q = &q[at], .k = &k[at], .v = &v[at], .out = &out[at], .write = beta[vector], .erase = beta[vector]};
+    if (gated) {
+      token.gate = &gate[at];
+    } else {
+      token.decay = alpha[vector];
+    }
+    return token;
+  }
+  auto input() const {
+    const auto heads = [&](const std::vector<float>& x) {
+      return Heads{Rows<const float>{x.data(), tokens, kHeads * kDim}, kHeads};
+    };
+    return ScanTokens{heads(q),
+                      heads(k),
+                      heads(v),
+                      Rows<const float>{alpha.data(), tokens, kHeads},
+                      Rows<const float>{beta.data(), tokens, kHeads},
+                      Rows<const float>{gate.data(), tokens, kHeads * kDim}};
+  }
+};
+
+void report(benchmark::State& state, const std::vector<double>& seconds, const std::vector<double>& ceilings,
+            double work, const char* unit) {
+  state.counters[unit] = work / median(seconds);
+  state.counters["ceiling"] = median(ceilings);
+  state.counters["share"] = work / median(seconds) / median(ceilings);
+}
+
+constexpr double kFlops = 7.0 * kDim * kDim * kHeads * kTokens;
+
+// The kernels alone, one head a job.
+void prefill(benchmark::State& state, bool gated, void (*kernel)(const ScanRun&)) {
+  Layer layer(kTokens, 1);
+  std::vector<ScanToken> tokens;
+  for (int head = 0; head < kHeads; ++head)
+    for (int t = 0; t < kTokens; ++t) tokens.push_back(layer.token(t, head, gated));
+  std::vector<std::vector<float>> scratch(kHeads, std::vector<float>(scan_scratch_floats(kDim, kDim)));
+  std::vector<double> seconds, peaks;
+  for (auto _ : state) {
+    seconds.push_back(seconds_of([&] {
+      processors()(kHeads, [&](int head) {
+        kernel({&tokens[static_cast<std::size_t>(head) * kTokens], kTokens, kDim, kDim,
+                &layer.states[static_cast<std::size_t>(head) * kDim * kDim], kDim, gated, false, Erase::own_key,
+                scratch[static_cast<std::size_t>(head)].data()});
+      });
+    }));
+    peaks.push_back(multiply_add_peak());
+  }
+  report(state, seconds, peaks, kFlops, "flops");
+}
+
+// The same as a user writes it.
+template <class R>
+void prefill_rule(benchmark::State& state, const R& rule) {
+  Layer layer(kTokens, 1);
+  std::vector<double> seconds, peaks;
+  for (auto _ : state) {
+    seconds.push_back(seconds_of([&] {
+      const status s = Scan{rule}
+                           .on(processors())
+                           .run(layer.input(), Heads{Rows{layer.out.data(), kTokens, kHeads * kDim}, kHeads},
+                                Rows{layer.states.data(), kHeads, kDim * kDim});
+      if (!s) state.SkipWithError(s.message().c_str());
+    }));
+    peaks.push_back(multiply_add_peak());
+  }
+  report(state, seconds, peaks, kFlops, "flops");
+}
+
+// One token through kLayers layers; the ceiling is x <- a x + b over the same bytes.
+void decode(benchmark::State& state, bool gated) {
+  constexpr int kLayers = 128;
+  Layer layer(1, kLayers);
+  std::vector<ScanToken> tokens;
+  for (int head = 0; head < kHeads; ++head) tokens.push_back(layer.token(0, head, gated));
+  std::vector<std::vector<float>> scratch(kHeads, std::vector<float>(scan_scratch_floats(kDim, kDim)));
+  const double bytes = 2.0 * kLayers * kHeads * kDim * kDim * sizeof(float);
+  std::vector<double> seconds, ceilings;
+  for (auto _ : state) {
+    seconds.push_back(seconds_of([&] {
+      (void)processors().pool().run([&](Worker& worker) {
+        const Share mine = worker.share(kHeads);
+        for (int l = 0; l < kLayers; ++l) {
+          for (auto head = static_cast<std::size_t>(mine.begin); head < static_cast<std::size_t>(mine.end); ++head)
+            scan_steps({&tokens[head], 1, kDim, kDim,
+                        &layer.states[(static_cast<std::size_t>(l) * kHeads + head) * kDim * kDim], kDim, gated, false,
+                        Erase::own_key, scratch[head].data()});
+          worker.barrier();
+        }
+      });
+    }));
+    ceilings.push_back(bytes / seconds_of([&] {
+                         (void)processors().pool().run([&](Worker& worker) {
+                           const Share mine = worker.share(static_cast<std::int64_t>(layer.states.size()), 4096);
+                           simd::kernels().scale(&layer.states[static_cast<std::size_t>(mine.begin)], 0.999f,
+                                                 static_cast<int>(mine.end - mine.begin));
+                         });
+                       }));
+  }
+  report(state, seconds, ceilings, bytes, "bytes_per_s");
+}
+
+BENCHMARK_CAPTURE(prefill, gated_delta_net / chunks, false, scan_chunks)->Iterations(15)->UseRealTime();
+BENCHMARK_CAPTURE(prefill, gated_delta_net / steps, false, scan_steps)->Iterations(15)->UseRealTime();
+BENCHMARK_CAPTURE(prefill, kimi_delta / chunks, true, scan_chunks)->Iterations(15)->UseRealTime();
+BENCHMARK_CAPTURE(prefill, kimi_delta / steps, true, scan_steps)->Iterations(15)->UseRealTime();
+BENCHMARK_CAPTURE(prefill_rule, gated_delta_net, GatedDeltaNet{})->Iterations(15)->UseRealTime();
+BENCHMARK_CAPTURE(prefill_rule, kimi_delta, KimiDelta{})->Iterations(15)->UseRealTime();
+BENCHMARK_CAPTURE(decode, gated_delta_net, false)->Iterations(40)->UseRealTime();
+BENCHMARK_CAPTURE(decode, kimi_delta, true)->Iterations(40)->UseRealTime();
+
+}  // namespace
+}  // namespace fourfold

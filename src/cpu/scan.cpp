@@ -1,0 +1,19 @@
+// The public entrances to the scan kernels of this machine's ISA level.
+#include <fourfold/scan_kernel.hpp>
+
+#include "cpu/simd/kernels.hpp"
+
+namespace fourfold {
+
+// The state in panels, 9 rows of padded keys per token of a chunk and two more, and the chunk's own products.
+std::size_t scan_scratch_floats(int keys, int values) {
+  const auto rows = static_cast<std::size_t>((keys + 15) / 16 * 16);
+  const auto columns = static_cast<std::size_t>((values + kScanPanel - 1) / kScanPanel * kScanPanel);
+  constexpr std::size_t kTokens = kScanChunk;
+  return columns * static_cast<std::size_t>(keys) + (9 * kTokens + 2) * rows + 4 * kTokens * (kTokens + kScanPanel);
+}
+
+void scan_steps(const ScanRun& run) { simd::kernels().scan_steps(run); }
+void scan_chunks(const ScanRun& run) { simd::kernels().scan_chunks(run); }
+
+}  // namespace fourfold
