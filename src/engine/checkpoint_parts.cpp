@@ -30,9 +30,11 @@ status read_rows(const Checkpoint& checkpoint, const TensorSpec& tensor, const T
   const auto size = static_cast<std::size_t>(tensor.row_bytes());
   const auto start = static_cast<std::uint64_t>(part.first + first * part.stride) * size;
   if (part.stride == 1) return checkpoint.read(file, start, {out, static_cast<std::size_t>(count) * size});
+  std::vector<std::byte> span(static_cast<std::size_t>((count - 1) * part.stride + 1) * size);
+  FOURFOLD_TRY(checkpoint.read(file, start, span));
   for (std::int64_t i = 0; i < count; ++i)
-    FOURFOLD_TRY(checkpoint.read(file, start + static_cast<std::uint64_t>(i * part.stride) * size,
-                                 {out + static_cast<std::size_t>(i) * size, size}));
+    std::memcpy(out + static_cast<std::size_t>(i) * size,
+                span.data() + static_cast<std::size_t>(i * part.stride) * size, size);
   return {};
 }
 

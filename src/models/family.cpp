@@ -9,9 +9,11 @@
 #include "models/gemma3.hpp"
 #include "models/llama.hpp"
 #include "models/mamba2.hpp"
+#include "models/mixtral.hpp"
 #include "models/names.hpp"
 #include "models/qwen2.hpp"
 #include "models/qwen3.hpp"
+#include "models/qwen_moe.hpp"
 #include "models/shapes.hpp"
 
 namespace fourfold {
@@ -24,6 +26,10 @@ constexpr std::array<std::string_view, 2> kGemma3Configs = {"gemma3_text", "gemm
 
 constexpr std::array<std::string_view, 1> kMamba2Configs = {"mamba2"};
 
+constexpr std::array<std::string_view, 1> kMixtralConfigs = {"mixtral"};
+constexpr std::array<std::string_view, 1> kQwen2MoeConfigs = {"qwen2_moe"};
+constexpr std::array<std::string_view, 1> kQwen3MoeConfigs = {"qwen3_moe"};
+
 constexpr std::array kFamilies = {
     Family{"llama", "llama", kLlamaConfigs, read_gguf_llama, read_config_llama, build_llama, nullptr, {}},
     Family{"qwen2", "qwen2", kQwen2Configs, read_gguf_qwen2, read_config_qwen2, build_llama, nullptr, {}},
@@ -32,6 +38,11 @@ constexpr std::array kFamilies = {
            kGemma3Names},
     Family{"mamba2", "mamba2", kMamba2Configs, read_gguf_mamba2, read_config_mamba2, build_mamba2, nullptr,
            kMamba2Names},
+    Family{"mixtral", "", kMixtralConfigs, nullptr, read_config_mixtral, build_llama, nullptr, kMixtralNames},
+    Family{"qwen2moe", "qwen2moe", kQwen2MoeConfigs, read_gguf_qwen2_moe, read_config_qwen2_moe, build_llama, nullptr,
+           kQwen2MoeNames},
+    Family{
+        "qwen3moe", "qwen3moe", kQwen3MoeConfigs, read_gguf_qwen3_moe, read_config_qwen3_moe, build_qwen3, nullptr, {}},
 };
 
 class CheckpointSource : public TensorSource {
@@ -43,7 +54,10 @@ class CheckpointSource : public TensorSource {
     return checkpoint_.format() == Checkpoint::Format::gguf ? name : names_.file_name(name);
   }
   std::optional<Found> find(const std::string& name, const std::vector<std::int64_t>&, bool) const override {
-    const TensorInfo* tensor = checkpoint_.find(file_name(name));
+    return find_file(file_name(name));
+  }
+  std::optional<Found> find_file(const std::string& file_name) const override {
+    const TensorInfo* tensor = checkpoint_.find(file_name);
     if (!tensor) return {};
     return Found{tensor->name, tensor->storage, tensor->type_name, tensor->shape};
   }
@@ -83,6 +97,7 @@ class ShapeSource : public TensorSource {
     if (optional) return {};
     return Found{name, shape.size() == 1 ? Storage::f32 : storage_, {}, shape};
   }
+  std::optional<Found> find_file(const std::string&) const override { return {}; }
   std::vector<std::string> all() const override { return {}; }
   result<std::vector<float>> floats(const std::string& name) const override {
     return status{Code::not_found, "a named shape has no tensor '" + name + "'"};
@@ -95,17 +110,18 @@ class ShapeSource : public TensorSource {
 std::string known_architectures(Checkpoint::Format format) {
   std::string list;
   for (const Family& family : kFamilies) {
-    if (format == Checkpoint::Format::gguf)
-      list += (list.empty() ? "" : ", ") + std::string(family.gguf);
-    else
+    if (format == Checkpoint::Format::gguf) {
+      if (!family.gguf.empty()) list += (list.empty() ? "" : ", ") + std::string(family.gguf);
+    } else {
       for (std::string_view type : family.configs) list += (list.empty() ? "" : ", ") + std::string(type);
+    }
   }
   return list;
 }
 
 const Family* find_family(Checkpoint::Format format, std::string_view architecture) {
   for (const Family& family : kFamilies) {
-    if (format == Checkpoint::Format::gguf && family.gguf == architecture) return &family;
+    if (format == Checkpoint::Format::gguf && family.gguf == architecture && family.read_gguf) return &family;
     if (format == Checkpoint::Format::safetensors)
       for (std::string_view type : family.configs)
         if (type == architecture) return &family;

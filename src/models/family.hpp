@@ -18,7 +18,7 @@ struct NamedShape;
 
 struct Family {
   std::string_view name;
-  std::string_view gguf;                      // general.architecture
+  std::string_view gguf;                      // general.architecture; empty: a GGUF file has another name for it
   std::span<const std::string_view> configs;  // config.json model_type
   void (*read_gguf)(Keys&, Hyper&);           // errors stay in Keys
   void (*read_config)(Keys&, Hyper&);

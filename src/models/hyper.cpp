@@ -121,7 +121,7 @@ void read_gguf_scaling(Keys& keys, RopeHyper& rope) {
 
 }  // namespace
 
-void read_gguf_common(Keys& keys, Hyper& h) {
+void read_gguf_common(Keys& keys, Hyper& h, bool routed) {
   h.layers = keys.count("block_count", 1, kMaxLayers);
   h.context = keys.count("context_length", 1, kMaxContext);
   h.width = keys.count("embedding_length", 1, kMaxWidth);
@@ -138,8 +138,10 @@ void read_gguf_common(Keys& keys, Hyper& h) {
   read_gguf_scaling(keys, h.rope);
   keys.expect("rope.scaling.attn_factor", 1.0);
   keys.expect("attention.causal", true);
-  keys.expect("expert_count", 0.0);
-  keys.expect("expert_used_count", 0.0);
+  if (!routed) {
+    keys.expect("expert_count", 0.0);
+    keys.expect("expert_used_count", 0.0);
+  }
   keys.ignore({"rope.scaling.original_context_length", "rope.scaling.finetuned", "tensor_data_layout"});
   check_heads(keys, h);
 }

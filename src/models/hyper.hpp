@@ -36,6 +36,22 @@ struct ScanHyper {
   int keys() const { return key_heads * key_dim; }
 };
 
+// Of layers with routed experts.
+struct ExpertsHyper {
+  int count = 0;  // 0: the model has none
+  RouteRule rule{};
+  int ff = 0;
+  int shared_ff = 0;            // of all shared experts together; 0: there are none
+  bool shared_gate = false;     // each token weighs them
+  bool bias = false;            // of router and experts
+  bool selection_bias = false;  // the router's, that only selects
+  ExpertGate gate = ExpertGate::plain;
+  float alpha = 0, limit = 0;
+  std::vector<bool> routed{};  // per layer; empty: all are
+
+  bool in_layer(int layer) const { return count > 0 && (routed.empty() || routed[static_cast<std::size_t>(layer)]); }
+};
+
 // What stands in a layer of a hybrid family.
 enum class LayerKind : std::uint8_t { attention, scan, feed_forward, experts };
 
@@ -61,6 +77,7 @@ struct Hyper {
   std::optional<bool> tied{};  // the output matrix is the embedding table; unset: when the file has no other
 
   ScanHyper scan{};
+  ExpertsHyper experts{};
   std::vector<LayerKind> kinds{};  // per layer, of hybrid families
   bool attends(int layer) const { return kinds[static_cast<std::size_t>(layer)] == LayerKind::attention; }
 
@@ -76,7 +93,8 @@ class Metadata;
 
 // The keys all families share, from GGUF ("llama.block_count", ...) or config.json ("num_hidden_layers", ...). Sizes a
 // family has set beforehand stand where config.json does not say.
-void read_gguf_common(Keys& keys, Hyper& hyper);
+// `routed`: the family reads the keys of experts itself; others refuse files that have some.
+void read_gguf_common(Keys& keys, Hyper& hyper, bool routed = false);
 void read_config_common(Keys& keys, Hyper& hyper);
 // The rotary parameters of a family with one set of them: `rope_theta` and `rope_scaling`, or `rope_parameters`.
 void read_config_rope(Keys& keys, Hyper& hyper);

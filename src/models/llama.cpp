@@ -1,13 +1,16 @@
 // llama: pre-norm, grouped-query attention, SwiGLU.   Touvron et al. 2023; Llama 3: Grattafiori et al. 2024
 #include "models/llama.hpp"
 
+#include "models/experts.hpp"
 #include "program/builder.hpp"
 
 namespace fourfold {
 
 void read_gguf_llama(Keys& keys, Hyper& h) {
-  read_gguf_common(keys, h);
-  h.rope.interleaved = true;  // converters reorder query and key rows so that pairs lie side by side
+  read_gguf_common(keys, h, true);
+  h.experts.rule.renormalise = true;
+  read_gguf_experts(keys, h);  // mixtral's
+  h.rope.interleaved = true;   // converters reorder query and key rows so that pairs lie side by side
 }
 
 void read_config_llama(Keys& keys, Hyper& h) {
@@ -39,11 +42,7 @@ Program build_llama(const Hyper& h, Weights& w) {
                                   Append{.cache = cache, .heads = h.heads, .rope = rope});
     const Value a = b.attend(query, cache, h.heads, h.scale());
     x = b.project("attn_out", {a}, w.dot("attn_output", h.width, q, h.bias.out), AddTo{.x = x});
-    const Value m =
-        b.project("gate_up", rms(x, w.norm("ffn_norm", h.width, h.eps)),
-                  {w.dot("ffn_gate", h.ff, h.width, h.bias.mlp), w.dot("ffn_up", h.ff, h.width, h.bias.mlp)},
-                  Gated{h.activation});
-    x = b.project("down", {m}, w.dot("ffn_down", h.width, h.ff, h.bias.mlp), AddTo{.x = x});
+    x = feed_forward(b, w, h, i, rms(x, w.norm("ffn_norm", h.width, h.eps)), x);
   }
   w.layer(-1);
   return std::move(b).logits(rms(x, w.norm("output_norm", h.width, h.eps)), w.output_or_tied(h.tied, table));

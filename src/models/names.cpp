@@ -26,6 +26,18 @@ constexpr std::array kCommonNames = {
     Name{"ffn_gate", "mlp.gate_proj"},
     Name{"ffn_up", "mlp.up_proj"},
     Name{"ffn_down", "mlp.down_proj"},
+    Name{"ffn_gate_inp", "mlp.gate"},
+    Name{"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
+    Name{"ffn_gate_exps", "mlp.experts.*.gate_proj"},
+    Name{"ffn_up_exps", "mlp.experts.*.up_proj"},
+    Name{"ffn_down_exps", "mlp.experts.*.down_proj"},
+    Name{"ffn_gate_up_exps", "mlp.experts.gate_up_proj"},
+    Name{"ffn_gate_up_exps_bias", "mlp.experts.gate_up_proj_bias"},
+    Name{"ffn_down_exps_fused", "mlp.experts.down_proj"},
+    Name{"ffn_down_exps_bias", "mlp.experts.down_proj_bias"},
+    Name{"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
+    Name{"ffn_up_shexp", "mlp.shared_experts.up_proj"},
+    Name{"ffn_down_shexp", "mlp.shared_experts.down_proj"},
 };
 
 // Where the text model lies: {in front of everything, in front of the output matrix}.

@@ -1,6 +1,7 @@
 // qwen3: llama with an RMS norm over each query and key head, no biases by default.   Yang et al. 2025 (Qwen3 report)
 #include "models/qwen3.hpp"
 
+#include "models/experts.hpp"
 #include "models/windows.hpp"
 #include "program/builder.hpp"
 
@@ -38,11 +39,7 @@ Program build_qwen3(const Hyper& h, Weights& w) {
                                          .key_norm = w.norm("attn_k_norm", h.head_dim, h.eps)});
     const Value a = b.attend(query, cache, h.heads, h.scale());
     x = b.project("attn_out", {a}, w.dot("attn_output", h.width, q, h.bias.out), AddTo{.x = x});
-    const Value m =
-        b.project("gate_up", rms(x, w.norm("ffn_norm", h.width, h.eps)),
-                  {w.dot("ffn_gate", h.ff, h.width, h.bias.mlp), w.dot("ffn_up", h.ff, h.width, h.bias.mlp)},
-                  Gated{h.activation});
-    x = b.project("down", {m}, w.dot("ffn_down", h.width, h.ff, h.bias.mlp), AddTo{.x = x});
+    x = feed_forward(b, w, h, i, rms(x, w.norm("ffn_norm", h.width, h.eps)), x);
   }
   w.layer(-1);
   return std::move(b).logits(rms(x, w.norm("output_norm", h.width, h.eps)), w.output_or_tied(h.tied, table));

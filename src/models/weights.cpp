@@ -23,19 +23,17 @@ std::vector<std::int64_t> squeezed(std::vector<std::int64_t> shape) {
 Weight Weights::take(const std::string& name, const std::vector<std::int64_t>& shape, bool optional, float add) {
   const std::string full = prefix_ + name;
   if (const auto known = by_name_.find(full); known != by_name_.end()) return known->second;
-  const std::int64_t cols = shape.back(), rows = shape.size() > 1 ? shape[0] : 1;
-  const auto place = [&](TensorSpec spec) {
-    specs_.push_back(std::move(spec));
-    return by_name_[full] = Weight{static_cast<int>(specs_.size()) - 1};
-  };
+  const std::int64_t cols = shape.back(), rows = shape.size() > 1 ? shape[shape.size() - 2] : 1;
+  const std::int64_t stack = shape.size() > 2 ? shape[0] : 1;
   const auto found = source_.find(full, shape, optional);
   if (!found) {
     if (optional) return {};
     errors_.push_back("tensor '" + source_.file_name(full) + "' is missing");
-    return place({source_.file_name(full), Storage::f32, rows, cols, add});  // so that the family can go on
+    return place(full,
+                 {source_.file_name(full), Storage::f32, rows, cols, add, stack});  // so that the family can go on
   }
   used_.insert(found->file_name);
-  TensorSpec spec{found->file_name, found->storage.value_or(Storage::f32), rows, cols, add};
+  TensorSpec spec{found->file_name, found->storage.value_or(Storage::f32), rows, cols, add, stack};
   if (squeezed(found->shape) != squeezed(shape))
     errors_.push_back("tensor '" + spec.name + "' has shape " + shape_text(found->shape) + ", expected " +
                       shape_text(shape));
@@ -46,7 +44,26 @@ Weight Weights::take(const std::string& name, const std::vector<std::int64_t>& s
     errors_.push_back("tensor '" + spec.name + "' has rows of " + std::to_string(cols) +
                       " elements, not a multiple of " + std::to_string(info(spec.storage).block_elements) + " as " +
                       std::string(info(spec.storage).name) + " needs");
-  return place(std::move(spec));
+  return place(full, std::move(spec));
+}
+
+Weight Weights::place(const std::string& key, TensorSpec spec) {
+  specs_.push_back(std::move(spec));
+  return by_name_[key] = Weight{static_cast<int>(specs_.size()) - 1};
+}
+
+// One of the tensors that a weight is made from, of exactly this shape.
+std::optional<TensorSource::Found> Weights::look(const std::string& file_name, const std::vector<std::int64_t>& shape) {
+  auto found = source_.find_file(file_name);
+  if (!found) {
+    errors_.push_back("tensor '" + file_name + "' is missing");
+    return {};
+  }
+  used_.insert(file_name);
+  if (found->shape == shape) return found;
+  errors_.push_back("tensor '" + file_name + "' has shape " + shape_text(found->shape) + ", expected " +
+                    shape_text(shape));
+  return {};
 }
 
 Weight Weights::matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
@@ -62,6 +79,63 @@ Dot Weights::dot(const std::string& name, std::int64_t rows, std::int64_t cols, 
   const bool scaled = specs_[static_cast<std::size_t>(weight.id)].storage == Storage::fp8;
   return {weight, bias == false ? Weight{} : take(name + ".bias", {rows}, !bias), 1,
           scaled ? take(name + ".scale", {rows}, false) : Weight{}};
+}
+
+Weight Weights::experts(const std::string& name, std::int64_t experts, std::int64_t rows, std::int64_t cols) {
+  const std::string full = prefix_ + name + ".weight", pattern = source_.file_name(full);
+  const std::size_t star = pattern.find('*');
+  if (star == std::string::npos) return take(name + ".weight", {experts, rows, cols}, false);
+  TensorSpec spec{pattern, Storage::f32, rows, cols, 0, experts};
+  std::optional<Storage> storage;
+  for (std::int64_t e = 0; e < experts; ++e) {
+    const std::string file = std::string(pattern).replace(star, 1, std::to_string(e));
+    const auto found = look(file, {rows, cols});
+    if (!found) break;  // the experts are alike
+    if (e == 0) storage = found->storage;
+    if (!found->storage || found->storage != storage || cols % info(*storage).block_elements != 0) {
+      errors_.push_back("tensor '" + file + "' has type " + found->type_name + "; expected one that all experts share");
+      break;
+    }
+    spec.parts.push_back({file, 0, rows, 1});
+  }
+  spec.storage = storage.value_or(Storage::f32);
+  return place(full, std::move(spec));
+}
+
+Weight Weights::experts_bias(const std::string& name, std::int64_t experts, std::int64_t rows) {
+  return take(name + ".bias", {experts, rows}, false);
+}
+
+bool Weights::has(const std::string& name) const {
+  const std::string file = source_.file_name(prefix_ + name);
+  return source_.find_file(file) || source_.find_file(file + "_blocks");
+}
+
+Weight Weights::fused(const Fused& from, std::int64_t experts, std::int64_t rows, std::int64_t cols) {
+  const std::string file = source_.file_name(prefix_ + from.tensor);
+  TensorSpec spec{file, Storage::f32, rows, cols, 0, experts};
+  if (source_.find_file(file + "_blocks")) {
+    spec.storage = Storage::mxfp4;
+    spec.layout = TensorLayout::mxfp4_pair;
+    const auto blocks = look(file + "_blocks", {experts, from.file_rows, cols / 32, 16});
+    const auto scales = look(file + "_scales", {experts, from.file_rows, cols / 32});
+    for (const auto& found : {blocks, scales})
+      if (found && found->type_name != "U8")
+        errors_.push_back("tensor '" + found->file_name + "' has type " + found->type_name + "; expected U8");
+  } else {
+    const std::vector<std::int64_t> shape = cols == 1         ? std::vector{experts, from.file_rows}  // a bias
+                                            : from.transposed ? std::vector{experts, cols, from.file_rows}
+                                                              : std::vector{experts, from.file_rows, cols};
+    const auto found = look(file, shape);
+    spec.layout = from.transposed ? TensorLayout::columns : TensorLayout::rows;
+    if (found && (!found->storage || info(*found->storage).block_elements > 1))
+      errors_.push_back("tensor '" + file + "' has type " + found->type_name + "; expected f32, f16 or bf16");
+    else if (found)
+      spec.storage = *found->storage;
+  }
+  for (std::int64_t e = 0; e < experts; ++e)
+    spec.parts.push_back({file, e * from.file_rows + from.first, rows, from.stride});
+  return place(prefix_ + from.tensor + "#" + std::to_string(from.first), std::move(spec));
 }
 
 NormSpec Weights::norm(const std::string& name, std::int64_t width, float eps, float add) {

@@ -31,6 +31,8 @@ class TensorSource {
   // `shape` is what the family expects: a named shape answers with it, and has no optional tensor.
   virtual std::optional<Found> find(const std::string& name, const std::vector<std::int64_t>& shape,
                                     bool optional) const = 0;
+  // A tensor by its file's own name.
+  virtual std::optional<Found> find_file(const std::string& file_name) const = 0;
   virtual std::vector<std::string> all() const = 0;                                   // file names of every tensor
   virtual result<std::vector<float>> floats(const std::string& file_name) const = 0;  // a small tensor, decoded
 };
@@ -47,6 +49,21 @@ class Weights {
   Dot dot(const std::string& name, std::int64_t rows, std::int64_t cols, std::optional<bool> bias = {});
   // NAME as it is called in the file ("ssm_a", "conv.weight"), rows x cols; a vector has 1 row.
   Weight tensor(const std::string& name, std::int64_t rows, std::int64_t cols, bool optional = false);
+  // Of `experts` experts: NAME.weight [experts, rows, cols], or a tensor for each where the file's name of it has a '*'
+  // in the place of the expert's number; the same for NAME.bias [experts, rows].
+  Weight experts(const std::string& name, std::int64_t experts, std::int64_t rows, std::int64_t cols);
+  Weight experts_bias(const std::string& name, std::int64_t experts, std::int64_t rows);
+  // Rows first, first + stride, ... of each expert's matrix in a tensor [experts, file_rows, cols] called exactly
+  // TENSOR, which several weights share, or [experts, file_rows] of biases (cols 1); or [experts, cols, file_rows] when
+  // `transposed`, or in MXFP4 as TENSOR_blocks and TENSOR_scales, whose rows are never transposed.
+  struct Fused {
+    std::string tensor;
+    std::int64_t file_rows = 0, first = 0, stride = 1;
+    bool transposed = false;
+  };
+  Weight fused(const Fused& from, std::int64_t experts, std::int64_t rows, std::int64_t cols);
+  // Whether the file has a tensor called exactly NAME, or NAME_blocks.
+  bool has(const std::string& name) const;
   NormSpec norm(const std::string& name, std::int64_t width, float eps, float add = 0);
   // output.weight, or the embedding table when tied (unset: when the file has no output.weight).
   Weight output_or_tied(std::optional<bool> tied, Weight table);
@@ -60,6 +77,8 @@ class Weights {
   status finish() const;
 
  private:
+  Weight place(const std::string& key, TensorSpec spec);
+  std::optional<TensorSource::Found> look(const std::string& file_name, const std::vector<std::int64_t>& shape);
   Weight take(const std::string& name, const std::vector<std::int64_t>& shape, bool optional, float add = 0);
 
   const TensorSource& source_;

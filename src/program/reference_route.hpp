@@ -56,14 +56,15 @@ class ReferenceRoute {
   template <class State>
   void run(const Experts& step, State& state, const std::vector<std::vector<T>>* inputs = nullptr) const {
     const int chosen = program_.width(step.ids), width = static_cast<int>(program_.tensor(step.dots[0].weight).cols);
-    std::vector<T> y[2];
+    std::vector<T> y[2], biases[2];
+    for (std::size_t d = 0; d < step.dots.size(); ++d) biases[d] = weights_.template all<T>(step.dots[d].bias);
     for (int t = 0; t < state.tokens(); ++t)
       for (int c = 0; c < chosen; ++c) {
         const auto expert = static_cast<std::int64_t>(state.at(step.ids, t)[c]);
         const std::vector<T> in = normed(state.at(step.in, t) + (step.per_choice ? c * width : 0), width, step.norm);
         const std::ptrdiff_t row = step.per_choice ? std::ptrdiff_t{t} * chosen + c : t;
         for (std::size_t d = 0; d < step.dots.size(); ++d)
-          y[d] = multiply(step.dots[d], expert, inputs ? (*inputs)[d].data() + row * width : in.data());
+          y[d] = multiply(step.dots[d], biases[d], expert, inputs ? (*inputs)[d].data() + row * width : in.data());
         if (step.dots.size() == 1) y[1] = y[0];
         T* out = state.at(step.out, t) + static_cast<std::ptrdiff_t>(y[0].size()) * c;
         for (std::size_t r = 0; r < y[0].size(); ++r) out[r] = gated(step, y[0][r], y[1][r]);
@@ -99,10 +100,10 @@ class ReferenceRoute {
     for (std::size_t i = 0; i < weight.size(); ++i) sum += weight[i] * in[i];
     return sum;
   }
-  std::vector<T> multiply(const Dot& dot, std::int64_t expert, const T* in) const {
+  std::vector<T> multiply(const Dot& dot, const std::vector<T>& biases, std::int64_t expert, const T* in) const {
     const std::int64_t rows = program_.tensor(dot.weight).rows;
     std::vector<T> out(static_cast<std::size_t>(rows)), scratch;
-    if (dot.bias.valid()) weights_.row(dot.bias, expert, out);
+    if (!biases.empty()) std::copy_n(biases.begin() + expert * rows, rows, out.begin());
     for (std::int64_t r = 0; r < rows; ++r)
       out[static_cast<std::size_t>(r)] += product(dot.weight, expert * rows + r, in, scratch);
     for (T& y : out) y *= static_cast<T>(dot.scale);

@@ -162,7 +162,8 @@ void reference_map(const Map& step, const ReferenceWeights& weights, ReferenceSt
       const auto skipped = weight.size() == x.size() ? static_cast<std::size_t>(first) : 0;
       RmsNorm{weight.data() + skipped, step.norm->eps}.row(
           std::span<T>(x.data() + first, static_cast<std::size_t>(step.group)), 0);
-      for (int i = first; i < first + step.group; ++i) x[static_cast<std::size_t>(i)] *= static_cast<T>(step.norm->scale);
+      for (int i = first; i < first + step.group; ++i)
+        x[static_cast<std::size_t>(i)] *= static_cast<T>(step.norm->scale);
     }
     for (int i = 0; i < n; ++i) {
       const auto at = static_cast<std::size_t>(i);

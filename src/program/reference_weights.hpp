@@ -48,7 +48,8 @@ class ReferenceWeights {
   std::vector<T> all(Weight weight) const {
     std::vector<T> out, one;
     if (!weight.valid()) return out;
-    for (std::int64_t r = 0; r < specs_[static_cast<std::size_t>(weight.id)].rows; ++r) {
+    const TensorSpec& spec = specs_[static_cast<std::size_t>(weight.id)];
+    for (std::int64_t r = 0; r < spec.stack * spec.rows; ++r) {
       row(weight, r, one);
       out.insert(out.end(), one.begin(), one.end());
     }
