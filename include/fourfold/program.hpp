@@ -278,7 +278,7 @@ enum class ExpertGate : std::uint8_t {
 // y being the products of expert ids[t, c]'s matrices with norm(in[t]), or with in[t, c] when `per_choice` (without
 // norm).
 struct Experts {
-  Value in;  // [T, width], or [T, chosen, width] when per_choice
+  Value in{};  // [T, width], or [T, chosen, width] when per_choice
   bool per_choice = false;
   std::optional<NormSpec> norm{};
   Value ids{};

@@ -92,6 +92,7 @@ class ReferenceRoute {
     if (!norm) return row;
     const std::vector<T> weight = weights_.template vector<T>(norm->weight);
     RmsNorm{weight.data(), norm->eps}.row(std::span<T>(row), 0);
+    for (T& value : row) value *= static_cast<T>(norm->scale);
     return row;
   }
   T product(Weight matrix, std::int64_t row, const T* in, std::vector<T>& weight) const {

@@ -88,7 +88,7 @@ TeamExecutor::Prepared TeamExecutor::prepare(Worker& worker, const TeamExperts& 
       if (step.kinds[kind])
         k_.prepare[kind](x, step.norm ? step.norm->weight : nullptr, step.width,
                          to[kind] + static_cast<std::size_t>(r) * stride[kind]);
-    if (step.norm) scale[r] = inverse_rms(k_, x, step.width, step.norm->eps);
+    if (step.norm) scale[r] = norm_scale(k_, x, step.width, step.norm->eps, step.norm->scale);
   }
   if (!redundant) worker.barrier();
   return in;
