@@ -6,6 +6,9 @@
 //                                           `queries`; more is legal, and costs time only.
 // A query may have a negative position (more queries than keys): it sees nothing that is causal. `tiles` may reach past
 // the last key; drivers clip. Walks are values of a few words; those over lists keep spans of the caller's memory.
+// Optional hooks for fast drivers:
+//   span(Range queries) -> Range              one range that holds all of tiles(queries)
+//   every(Range queries, Range keys) -> bool  true only if each pair of theirs counts; neither is empty
 #pragma once
 
 #include <climits>
@@ -78,13 +81,17 @@ concept Walk = HasVisible<W> && HasTiles<W>;
 // Every input: a matrix product, a row reduction, an encoder's attention.
 struct Full {
   constexpr bool visible(int, int) const { return true; }
-  constexpr Ranges tiles(Range) const { return ranges({0, kEveryKey}); }
+  constexpr Range span(Range) const { return {0, kEveryKey}; }
+  constexpr bool every(Range, Range) const { return true; }
+  constexpr Ranges tiles(Range queries) const { return ranges(span(queries)); }
 };
 
 // A query and everything before it.
 struct Causal {
   constexpr bool visible(int query, int key) const { return key <= query; }
-  constexpr Ranges tiles(Range queries) const { return ranges({0, queries.end}); }
+  constexpr Range span(Range queries) const { return {0, queries.end}; }
+  constexpr bool every(Range queries, Range keys) const { return keys.end <= queries.first + 1; }
+  constexpr Ranges tiles(Range queries) const { return ranges(span(queries)); }
 };
 
 // The last `size` positions, the query's own among them.
@@ -92,9 +99,13 @@ struct Window {
   int size;
 
   constexpr bool visible(int query, int key) const { return key <= query && query - key < size; }
-  constexpr Ranges tiles(Range queries) const {
-    return ranges({queries.first < size ? 0 : queries.first - size + 1, queries.end});  // size may be kEveryKey
+  constexpr Range span(Range queries) const {
+    return {queries.first < size ? 0 : queries.first - size + 1, queries.end};  // size may be kEveryKey
   }
+  constexpr bool every(Range queries, Range keys) const {
+    return keys.end <= queries.first + 1 && queries.end - 1 - keys.first < size;
+  }
+  constexpr Ranges tiles(Range queries) const { return ranges(span(queries)); }
 };
 
 // Causal within fixed chunks of `size` positions.
@@ -102,10 +113,13 @@ struct Chunk {
   int size;
 
   constexpr bool visible(int query, int key) const { return key <= query && key / size == query / size; }
-  constexpr Ranges tiles(Range queries) const {
-    const int first = queries.first > 0 ? queries.first / size * size : 0;
-    return ranges({first, queries.end});
+  constexpr Range span(Range queries) const {
+    return {queries.first > 0 ? queries.first / size * size : 0, queries.end};
   }
+  constexpr bool every(Range queries, Range keys) const {
+    return keys.end <= queries.first + 1 && keys.first / size == (queries.end - 1) / size;
+  }
+  constexpr Ranges tiles(Range queries) const { return ranges(span(queries)); }
 };
 
 // Ranges made one by one: next(from) is the first that ends after key `from`, begun no earlier than it; or an empty

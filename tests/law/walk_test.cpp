@@ -12,6 +12,23 @@ namespace {
 
 using test::Random;
 
+// The optional hooks agree with `tiles` and `visible`.
+template <Walk W>
+void expect_hooks(const W& walk, Range queries, Random& random, const char* name) {
+  if constexpr (requires { walk.span(queries); }) {
+    const Range span = walk.span(queries);
+    for (Range r : walk.tiles(queries)) ASSERT_EQ(r & span, r) << name;
+  }
+  if constexpr (requires { walk.every(queries, queries); }) {
+    const int first = random.integer(0, 70);
+    const Range keys{first, first + random.integer(1, 9)};
+    if (!walk.every(queries, keys)) return;
+    for (int query = queries.first; query < queries.end; ++query)
+      for (int key = keys.first; key < keys.end; ++key)
+        ASSERT_TRUE(walk.visible(query, key)) << name << ": query " << query << ", key " << key;
+  }
+}
+
 template <Walk W>
 void expect_covers(const W& walk, Random& random, const char* name) {
   for (int round = 0; round < 60; ++round) {
@@ -28,6 +45,7 @@ void expect_covers(const W& walk, Random& random, const char* name) {
     for (int query = queries.first; query < queries.end; ++query)
       for (int key = 0; key < keys; ++key)
         ASSERT_TRUE(covered[key] || !walk.visible(query, key)) << name << ": query " << query << ", key " << key;
+    expect_hooks(walk, queries, random, name);
   }
 }
 

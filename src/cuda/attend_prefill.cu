@@ -1,0 +1,13 @@
+// The instances of prefill attention.
+#include "cuda/sm90/attend_kinds.cuh"
+#include "cuda/sm90/attend_prefill.cuh"
+
+namespace fourfold::cuda {
+
+cudaError_t attend_prefill(const Attention& a, const AttentionKind& kind, bool programmatic, cudaStream_t stream) {
+  return sm90::with_kind(a, kind, [&]<class Kv, int kDim, class W, class S>(const W& walk, const S& score) {
+    return sm90::launch_prefill<Kv, kDim>(a, walk, score, programmatic, stream);
+  });
+}
+
+}  // namespace fourfold::cuda
