@@ -9,13 +9,7 @@
 namespace fourfold::cuda::test {
 namespace {
 
-class Attend : public testing::Test {
- protected:
-  void SetUp() override {
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) GTEST_SKIP() << "no CUDA device";
-  }
-};
+class Attend : public DeviceTest {};
 
 std::string name_of(const Case& c, const AttentionKind& kind) {
   const char* types[] = {"bf16", "f16", "f8"};

@@ -2,64 +2,14 @@
 // precision would compute it.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstdint>
-#include <vector>
+#include <string>
 
 #include "cuda/sm90/attend.cuh"
+#include "device.cuh"
 
 namespace fourfold::cuda::test {
 
 using namespace sm90;
-
-#define EXPECT_CUDA(call)                                                          \
-  do {                                                                             \
-    const cudaError_t error_ = (call);                                             \
-    ASSERT_EQ(error_, cudaSuccess) << #call << ": " << cudaGetErrorString(error_); \
-  } while (false)
-
-// Device memory, filled with bytes 0xff (NaN as a number of any kind) unless told otherwise.
-template <class T>
-class Buffer {
- public:
-  explicit Buffer(std::size_t count, int fill = 0xff) : count_(count) {
-    if (cudaMalloc(&data_, count * sizeof(T)) != cudaSuccess)
-      ADD_FAILURE() << "no room for " << count * sizeof(T) << " bytes";
-    clear(fill);
-  }
-  explicit Buffer(const std::vector<T>& values) : Buffer(values.size()) {
-    cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice);
-  }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { cudaFree(data_); }
-
-  void clear(int fill) { cudaMemset(data_, fill, count_ * sizeof(T)); }
-  T* get() const { return data_; }
-  std::vector<T> host() const {
-    std::vector<T> out(count_);
-    cudaMemcpy(out.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost);
-    return out;
-  }
-
- private:
-  T* data_ = nullptr;
-  std::size_t count_;
-};
-
-// Close to a standard normal, from a counter.
-__device__ inline float noise(std::uint64_t seed, std::uint64_t index) {
-  float sum = 0;
-  for (int i = 0; i < 4; ++i) {
-    std::uint64_t x = (seed * 4 + i) * 0x9e3779b97f4a7c15ull + index * 0xd1342543de82ef95ull;
-    x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93ull;
-    x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93ull;
-    sum += static_cast<float>((x >> 40) & 0xffffff) * 0x1p-24f - 0.5f;
-  }
-  return sum * 1.7320508f;
-}
 
 static __global__ void fill_noise(float* out, std::int64_t count, std::uint64_t seed) {
   for (std::int64_t i = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; i < count;
@@ -187,12 +137,6 @@ struct Case {
     return answer.host();
   }
 };
-
-inline double rms(const std::vector<double>& x) {
-  double sum = 0;
-  for (double v : x) sum += v * v;
-  return std::sqrt(sum / std::max<std::size_t>(x.size(), 1));
-}
 
 // NaNs first, then the error against double, which may be twice the naive one's; names the worst place.
 template <class W, class S>

@@ -64,8 +64,8 @@ struct Kv8 {
     load_matrices(m, leaf + CacheLayout::within(row, 32 * unit + lane / 8 % 2 * 16, 1));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      out[i % 2][i / 2][0] = f16_from_e4m3(static_cast<std::uint16_t>(m[i] & 0xffff));
-      out[i % 2][i / 2][1] = f16_from_e4m3(static_cast<std::uint16_t>(m[i] >> 16));
+      out[i % 2][i / 2][0] = half2_of_e4m3(m[i] & 0xffff);
+      out[i % 2][i / 2][1] = half2_of_e4m3(m[i] >> 16);
     }
   }
   static __device__ __forceinline__ void values(std::uint32_t (&out)[4][2], std::uint32_t leaf, int key, int unit) {
@@ -75,16 +75,15 @@ struct Kv8 {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const std::uint32_t even = __byte_perm(m[i], 0, 0x0020), odd = __byte_perm(m[i], 0, 0x0031);
-      out[i / 2 * 2][i % 2] = f16_from_e4m3(static_cast<std::uint16_t>(even & 0xffff));
-      out[i / 2 * 2 + 1][i % 2] = f16_from_e4m3(static_cast<std::uint16_t>(odd & 0xffff));
+      out[i / 2 * 2][i % 2] = half2_of_e4m3(even & 0xffff);
+      out[i / 2 * 2 + 1][i % 2] = half2_of_e4m3(odd & 0xffff);
     }
   }
   static __device__ __forceinline__ void store(char* at, float x) {
     *reinterpret_cast<std::uint8_t*>(at) = static_cast<std::uint8_t>(e4m3_from(x, 0) & 0xff);
   }
   static __device__ __forceinline__ float load(const char* at) {
-    const std::uint16_t pair = *reinterpret_cast<const std::uint8_t*>(at);
-    return F16::unpack(f16_from_e4m3(pair)).x;
+    return F16::unpack(half2_of_e4m3(*reinterpret_cast<const std::uint8_t*>(at))).x;
   }
 };
 

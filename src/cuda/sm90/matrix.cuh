@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "cuda/sm90/mma.cuh"
+
 namespace fourfold::cuda::sm90 {
 
 struct Bf16 {
@@ -38,20 +40,12 @@ __device__ __forceinline__ void mma(float (&c)[4], const std::uint32_t (&a)[4], 
 template <>
 __device__ __forceinline__ void mma<Bf16>(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                                           std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  mma_bf16(c, a, b0, b1);
 }
 template <>
 __device__ __forceinline__ void mma<F16>(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                                          std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  mma_f16(c, a, b0, b1);
 }
 
 // Four 8 x 8 matrices of 16-bit elements: lane i gives the address of row i % 8 of matrix i / 8.
@@ -68,12 +62,6 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&out)[4]
                : "memory");
 }
 
-// Two e4m3 numbers to f16, exact.
-__device__ __forceinline__ std::uint32_t f16_from_e4m3(std::uint16_t pair) {
-  std::uint32_t out;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(out) : "h"(pair));
-  return out;
-}
 // Two numbers to e4m3, ties to even, beyond 448 to 448.
 __device__ __forceinline__ std::uint16_t e4m3_from(float low, float high) {
   std::uint16_t out;

@@ -1,0 +1,151 @@
+// Times the prefill of a Llama-3-8B-shaped model's 32 layers on the device, bf16, and each kind of kernel in it. One
+// line of JSON a case; the layers take their weights in turn from eight sets of random ones (3.5 GB).
+#include "cuda/gemm.hpp"
+#include "device.hpp"
+
+namespace {
+
+using namespace fourfold;
+using namespace fourfold::cuda;
+using bench::allocate;
+
+constexpr int kWidth = 4096, kHidden = 14336, kHeads = 32, kKvHeads = 8, kDim = 128, kLayers = 32, kSets = 8;
+constexpr int kQkv = (kHeads + 2 * kKvHeads) * kDim;
+constexpr unsigned kSmall = 0xbcffbcffu;  // bf16 below 2^-3, mostly far below
+
+struct Layer {
+  std::uint8_t *qkv, *o, *gate_up, *down;
+};
+
+std::uint8_t* weights(int rows, int columns, cudaStream_t stream) {
+  return bench::random<std::uint8_t>(std::size_t(rows) * columns * 2, kSmall, stream);
+}
+
+struct Prompt {
+  int tokens;
+  cudaStream_t stream;
+  std::vector<Layer> layers;
+  CacheLayout layout;
+  float *x, *dots, *query, *attended, *hidden, *norm, *scale;
+  std::byte *panels, *cache;
+  int* position;
+  float2* turns;
+
+  Prompt(int tokens, std::vector<Layer> layers, cudaStream_t stream)
+      : tokens(tokens), stream(stream), layers(std::move(layers)), layout{kKvHeads, kDim, 2, tokens} {
+    const std::size_t t = static_cast<std::size_t>(tokens);
+    x = bench::random<float>(t * kWidth, 0xbfffffffu, stream);
+    dots = allocate<float>(t * kQkv);
+    query = bench::random<float>(t * kWidth, 0xbfffffffu, stream);
+    attended = allocate<float>(t * kWidth);
+    hidden = allocate<float>(t * kHidden);
+    norm = bench::random<float>(kWidth, 0xbfffffffu, stream);
+    scale = allocate<float>(t);
+    panels = allocate<std::byte>(Panels{nullptr, tokens, kHidden}.bytes());
+    cache = bench::random<std::byte>(static_cast<std::size_t>(layout.bytes()), 0xbfffbfffu, stream);
+    position = allocate<int>(1);
+    CHECK(cudaMemset(position, 0, 4));
+    turns = allocate<float2>(t * kDim / 2);
+    CHECK(cudaMemset(turns, 0, t * kDim / 2 * 8));
+  }
+  ~Prompt() {
+    for (void* p :
+         {static_cast<void*>(x), static_cast<void*>(dots), static_cast<void*>(query), static_cast<void*>(attended),
+          static_cast<void*>(hidden), static_cast<void*>(norm), static_cast<void*>(scale), static_cast<void*>(panels),
+          static_cast<void*>(cache), static_cast<void*>(position), static_cast<void*>(turns)})
+      cudaFree(p);
+  }
+
+  Panels in(int columns) const { return {panels, tokens, columns}; }
+  void make(const float* from, int columns, bool normed) const {
+    CHECK(prepare({.x = from, .weight = normed ? norm : nullptr, .eps = 1e-5f, .panels = in(columns), .scale = scale},
+                  true, stream));
+  }
+  void product(const std::uint8_t* tiles, int rows, int columns, Finish finish, float* out, int width,
+               bool normed) const {
+    CHECK(multiply({.tiles = tiles,
+                    .order = unpacked_order(rows / kTileRows, columns),
+                    .rows = rows,
+                    .x = in(columns),
+                    .scale = normed ? scale : nullptr,
+                    .finish = finish,
+                    .residual = x,
+                    .out = out,
+                    .out_width = width},
+                   true, stream));
+  }
+  void append() const {
+    CHECK(append_heads({.dots = dots,
+                        .width = kQkv,
+                        .key_column = kHeads * kDim,
+                        .value_column = (kHeads + kKvHeads) * kDim,
+                        .tokens = tokens,
+                        .heads = kHeads,
+                        .turns = turns,
+                        .turned = kDim,
+                        .position = position,
+                        .query = query,
+                        .cache = cache,
+                        .layout = layout},
+                       true, stream));
+  }
+  void attend() const {
+    CHECK(attend_prefill({query, attended, cache, layout, KvType::bf16, kHeads, tokens, position}, {0, 0.0883883f, 0},
+                         true, stream));
+  }
+  void layer(const Layer& w) const {
+    make(x, kWidth, true);
+    product(w.qkv, kQkv, kWidth, Finish::store, dots, kQkv, true);
+    append();
+    attend();
+    make(attended, kWidth, false);
+    product(w.o, kWidth, kWidth, Finish::add, x, kWidth, false);
+    make(x, kWidth, true);
+    product(w.gate_up, 2 * kHidden, kWidth, Finish::gate, hidden, kHidden, true);
+    make(hidden, kHidden, false);
+    product(w.down, kWidth, kHidden, Finish::add, x, kWidth, false);
+  }
+};
+
+void run(int tokens, const std::vector<Layer>& layers, cudaStream_t stream) {
+  const Prompt p(tokens, layers, stream);
+  const double us = bench::time(stream, 5, [&] {
+    for (int l = 0; l < kLayers; ++l) p.layer(layers[static_cast<std::size_t>(l % kSets)]);
+  });
+  const double weights = double{kWidth} * (kQkv + kWidth + 3.0 * kHidden);
+  const double flops = kLayers * (2.0 * tokens * weights + 2.0 * kHeads * kDim * double(tokens) * tokens);
+  std::printf("{\"prefill\": \"8b layers\", \"tokens\": %d, \"ms\": %.2f, \"tflops\": %.0f}\n", tokens, us * 1e-3,
+              flops / us * 1e-6);
+  const auto kind = [&](const char* name, double flops, auto&& f) {
+    int l = 0;
+    const double one = bench::time(stream, 8, [&] { f(layers[static_cast<std::size_t>(l++ % kSets)]); });
+    std::printf("  {\"kind\": \"%s\", \"tokens\": %d, \"us\": %.1f, \"tflops\": %.0f}\n", name, tokens, one,
+                flops / one * 1e-6);
+  };
+  const double t = tokens;
+  kind("qkv", 2 * t * kQkv * kWidth,
+       [&](const Layer& w) { p.product(w.qkv, kQkv, kWidth, Finish::store, p.dots, kQkv, true); });
+  kind("output", 2 * t * kWidth * kWidth,
+       [&](const Layer& w) { p.product(w.o, kWidth, kWidth, Finish::add, p.x, kWidth, false); });
+  kind("gate up", 4 * t * kHidden * kWidth,
+       [&](const Layer& w) { p.product(w.gate_up, 2 * kHidden, kWidth, Finish::gate, p.hidden, kHidden, true); });
+  kind("down", 2 * t * kWidth * kHidden,
+       [&](const Layer& w) { p.product(w.down, kWidth, kHidden, Finish::add, p.x, kWidth, false); });
+  kind("attend", 2 * t * t * kHeads * kDim, [&](const Layer&) { p.attend(); });
+  kind("append", 0, [&](const Layer&) { p.append(); });
+  kind("prepare normed", 0, [&](const Layer&) { p.make(p.x, kWidth, true); });
+  kind("prepare hidden", 0, [&](const Layer&) { p.make(p.hidden, kHidden, false); });
+}
+
+}  // namespace
+
+int main() {
+  cudaStream_t stream;
+  CHECK(cudaStreamCreate(&stream));
+  std::vector<Layer> layers;
+  for (int i = 0; i < kSets; ++i)
+    layers.push_back({weights(kQkv, kWidth, stream), weights(kWidth, kWidth, stream),
+                      weights(2 * kHidden, kWidth, stream), weights(kWidth, kHidden, stream)});
+  for (int tokens : {16, 128, 512, 4096}) run(tokens, layers, stream);
+  return 0;
+}
