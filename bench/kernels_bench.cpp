@@ -118,8 +118,18 @@ void attend(benchmark::State& state, Storage type, int positions) {
   std::vector<float> states(queries * state_floats(d));
   for (auto _ : state) {
     for (int block = 0; block < kv_heads * keys / kBlockKeys; ++block)
-      table.attend({type, d, cache.get() + static_cast<std::size_t>(block) * 16 * leaf, leaf, static_cast<int>(queries),
-                    rows.data(), first.data(), last.data(), 0.125f, 0, states.data(), state_floats(d)});
+      table.attend({type,
+                    {d, d},
+                    cache.get() + static_cast<std::size_t>(block) * 16 * leaf,
+                    leaf,
+                    static_cast<int>(queries),
+                    rows.data(),
+                    first.data(),
+                    last.data(),
+                    0.125f,
+                    0,
+                    states.data(),
+                    state_floats(d)});
     benchmark::ClobberMemory();
   }
   const double passes = static_cast<double>(state.iterations()) * kv_heads;

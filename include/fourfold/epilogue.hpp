@@ -136,9 +136,10 @@ template <class W>
 RmsNorm(const W*, float, int = 0) -> RmsNorm<W>;
 
 // (x - mean) weight / sqrt(variance + epsilon) + bias. Ba, Kiros, Hinton 2016.
+template <class W = float>
 struct LayerNorm {
-  const float* weight;  // [columns]
-  const float* bias;    // [columns]
+  const W* weight;  // [columns]
+  const W* bias;    // [columns]
   float epsilon;
 
   template <class T>
@@ -151,5 +152,7 @@ struct LayerNorm {
       values[i] = (values[i] - mean) * scale * static_cast<T>(weight[i]) + static_cast<T>(bias[i]);
   }
 };
+template <class W>
+LayerNorm(const W*, const W*, float) -> LayerNorm<W>;
 
 }  // namespace fourfold

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "fourfold/any.hpp"
 #include "fourfold/export.hpp"
 #include "fourfold/storage.hpp"
 
@@ -42,6 +43,7 @@ struct TensorRows {
 enum class TensorLayout : std::uint8_t {
   rows,       // as a weight: [matrices, rows, cols]
   columns,    // each matrix transposed: [matrices, cols, rows]
+  turned,     // the same, where part m alone is matrix m, and blocks of any storage become float32
   mxfp4_pair  // gpt-oss: NAME_blocks [..., rows, cols / 32, 16], byte j elements 2j and 2j + 1; NAME_scales without 16
 };
 
@@ -64,19 +66,28 @@ struct TensorSpec {
   std::int64_t bytes() const { return stack * rows * row_bytes(); }
 };
 
-// Rotary embedding of the first `dims` entries of a head: pair i turns by position * inverse_frequency[i].
-// Pairs are (2i, 2i+1) when interleaved, else (i, i + dims/2).                   Su et al. 2021
+// Rotary embedding of the `dims` entries of a head that follow its first `skip`: pair i turns by position *
+// inverse_frequency[i] and grows by `scale`. Pairs are (2i, 2i+1) when interleaved, else (i, i + dims/2).
+// Su et al. 2021; scale: the attention factor of Peng et al. 2023 (YaRN)
 struct RopeSpec {
   int dims = 0;
   bool interleaved = false;
   std::vector<double> inverse_frequency;  // [dims / 2], any scaling already applied
+  int skip = 0;
+  double scale = 1;
 };
 
-// One layer's keys and values: [positions, kv_heads, head_dim] each.
+// One layer's keys [positions, kv_heads, head_dim] and values [positions, kv_heads, values()].
 struct CacheSpec {
   int kv_heads = 0;
   int head_dim = 0;
-  int window = 0;  // keys further back are never read; 0: all are
+  int window = 0;          // keys further back are never read; 0: all are
+  int value_dim = 0;       // 0: as the keys
+  bool keys_only = false;  // no values are stored: the first values() entries of a key are its value
+
+  int values() const { return value_dim > 0 ? value_dim : head_dim; }
+  // Numbers stored for one position.
+  std::int64_t width() const { return std::int64_t{kv_heads} * (head_dim + (keys_only ? 0 : values())); }
 };
 
 // Running state of one ScanStep or ShortConv: float32 numbers [heads, rows, columns] that a sequence carries from token
@@ -107,10 +118,12 @@ struct Columns {
 };
 
 // y = scale * x * weight / sqrt(mean(x^2) + eps), over a row.                             Zhang & Sennrich 2019
+// With a bias: y = (x - mean) * weight / sqrt(variance + eps) + bias, scale 1.            Ba, Kiros & Hinton 2016
 struct NormSpec {
   Weight weight;
   float eps = 0;
   float scale = 1;
+  Weight bias{};
 };
 
 // out = x + norm(y): the residual behind a post-norm, computed where its sum is next needed.
@@ -157,14 +170,28 @@ struct Gated {  // out = activation(y0) * y1
   Activation activation = Activation::silu;
   Value out{};
 };
-struct Append {  // query = rope(norm(y0)); rope(norm(y1)) and y2 are appended to the cache as key and value
+struct Append {  // query = rope(norm(y0)); rope(norm(y1)) and y2 are appended to the cache as key and value; gate = y3
   int cache = 0;
   int heads = 0;
   int rope = -1;                                     // index into Program::ropes; -1: none
   std::optional<NormSpec> query_norm{}, key_norm{};  // over each head
   Value query{};
+  Value gate{};  // for Attend::gate; may be absent, and y3 with it
 };
-using ProjectEpilogue = std::variant<Store, AddTo, Gated, Append>;
+struct Turn {  // out = rope(norm(y0)), head by head
+  int heads = 0;
+  int rope = -1;
+  std::optional<NormSpec> norm{};
+  Value out{};
+};
+struct AppendKey {  // row = y0; rope(norm(row)) is appended to a cache of keys only; the norm is over its first
+                    // entries,
+  int cache = 0;    // as many as the norm has weights
+  int rope = -1;
+  std::optional<NormSpec> norm{};
+  Value row{};
+};
+using ProjectEpilogue = std::variant<Store, AddTo, Gated, Append, Turn, AppendKey>;
 
 // Dots with one input: prologue (an AddNorm that makes the input, a norm of it), the dots, epilogue.
 struct Project {
@@ -177,14 +204,43 @@ struct Project {
   bool exact = false;      // with float32 activations whatever the others take: a router's
 };
 
-// out[t, h] = softmax(cap(scale * q k^T)) v over the keys a query may see: causal, and within the cache's window.
+// Multi-head latent attention: the cache keeps one vector c [rank] and one rotated part [rotary] per position, for all
+// heads. Head h has the keys (key_up_h c, rotated part) and the values value_up_h c (the expanded form); or else the
+// queries key_down_h q over c itself, and value_up_h of what they gather (the absorbed form). Equal but for rounding.
+// DeepSeek-AI 2024 (DeepSeek-V2), section 2.1
+struct Latent {
+  Weight key_up;    // [heads * nope, rank]
+  Weight key_down;  // [heads * rank, nope]: key_up, each head transposed
+  Weight value_up;  // [heads * value dim, rank]
+};
+
+// Only the `count` keys of the largest score are attended to: sum over heads of weights[h] * max(0, scale * query_h .
+// key), among the keys that are visible anyway; ties to the lower position. The keys are those of a cache of their own.
+// DeepSeek-AI 2025 (DeepSeek-V3.2), equation 1
+struct TopKeys {
+  Value query;    // [T, heads * head_dim]
+  Value weights;  // [T, heads]
+  int cache = 0;
+  int heads = 0;
+  int count = 0;
+  float scale = 1;
+};
+
+// out[t, h] = softmax(score(cap(scale * q k^T))) v, times sigmoid(gate) where there is one, over the keys a query may
+// see: causal, within the cache's window, visible to the walk and among the top keys.
 struct Attend {
-  Value query;
+  Value query;  // [T, heads * head_dim]; with a latent [T, heads * (nope + rotary)]
   int cache = 0;
   int heads = 0;
   float scale = 1;
   float soft_cap = 0;  // 0: none
   Value out;
+  Weight sinks{};  // [heads] logits that take weight and give no value; may be absent
+  Value gate{};    // [T, width of out]; may be absent
+  std::optional<Latent> latent{};
+  std::optional<TopKeys> top_keys{};
+  AnyWalk walk{};    // empty: every key
+  AnyScore score{};  // empty: as it is
 };
 
 // How a ScanStep's state S [key dim, value dim] of a head changes, and what is read from it. q, k, v: a token's query,

@@ -125,8 +125,11 @@ class Checker {
         steps_.run(step, state);
       }
       for (const Value v : uses(step).writes) compare_value(step, v, state, checks);
-      if (project != nullptr && std::holds_alternative<Append>(project->epilogue))
-        compare_cache(step, std::get<Append>(project->epilogue).cache, state, checks);
+      if (project == nullptr) continue;
+      if (const auto* append = std::get_if<Append>(&project->epilogue))
+        compare_cache(step, append->cache, state, checks);
+      else if (const auto* key = std::get_if<AppendKey>(&project->epilogue))
+        compare_cache(step, key->cache, state, checks);
     }
   }
 
@@ -146,7 +149,10 @@ class Checker {
       const float* from = executor_of(session_).value(v);
       state.values[id(v)].assign(from, from + numbers(v, ids.size()));
     }
-    if (const auto* attend = std::get_if<Attend>(&step.op)) read_cache(attend->cache, state);
+    if (const auto* attend = std::get_if<Attend>(&step.op)) {
+      read_cache(attend->cache, state);
+      if (attend->top_keys) read_cache(attend->top_keys->cache, state);
+    }
     return state;
   }
 
@@ -186,12 +192,12 @@ class Checker {
   void read_cache(int cache, ReferenceState<double>& state) {
     const CacheSpec& spec = program_.caches[static_cast<std::size_t>(cache)];
     auto& to = state.caches[static_cast<std::size_t>(cache)];
-    std::vector<float> key(static_cast<std::size_t>(spec.head_dim)), value(key.size());
+    std::vector<float> key(static_cast<std::size_t>(spec.head_dim)), value(static_cast<std::size_t>(spec.values()));
     for (int position = 0; position < session_.position(); ++position)
       for (int head = 0; head < spec.kv_heads; ++head) {
         executor_of(session_).cached(cache, position, head, key.data(), value.data());
         to.keys.insert(to.keys.end(), key.begin(), key.end());
-        to.values.insert(to.values.end(), value.begin(), value.end());
+        if (!spec.keys_only) to.values.insert(to.values.end(), value.begin(), value.end());
       }
   }
 
@@ -209,21 +215,20 @@ class Checker {
   void compare_cache(const Step& step, int cache, const ReferenceState<double>& state, std::vector<StepCheck>& checks) {
     const CacheSpec& spec = program_.caches[static_cast<std::size_t>(cache)];
     const auto& expected = state.caches[static_cast<std::size_t>(cache)];
-    const int width = spec.kv_heads * spec.head_dim;
     const double tolerance = cache_tolerance(precision_.cache);
-    Comparison keys(step.name, "key", width, tolerance), values(step.name, "value", width, tolerance);
-    std::vector<float> key(static_cast<std::size_t>(spec.head_dim)), value(key.size());
+    Comparison keys(step.name, "key", spec.kv_heads * spec.head_dim, tolerance);
+    Comparison values(step.name, "value", spec.kv_heads * spec.values(), tolerance);
+    std::vector<float> key(static_cast<std::size_t>(spec.head_dim)), value(static_cast<std::size_t>(spec.values()));
     for (int position = state.position; position < session_.position(); ++position)
       for (int head = 0; head < spec.kv_heads; ++head) {
         executor_of(session_).cached(cache, position, head, key.data(), value.data());
-        const auto at = static_cast<std::size_t>(position * width + head * spec.head_dim);
-        for (std::size_t i = 0; i < key.size(); ++i) {
-          keys.add(key[i], expected.keys[at + i]);
-          values.add(value[i], expected.values[at + i]);
-        }
+        const auto row = static_cast<std::size_t>(position * spec.kv_heads + head);
+        for (std::size_t i = 0; i < key.size(); ++i) keys.add(key[i], expected.keys[row * key.size() + i]);
+        for (std::size_t i = 0; i < value.size() && !spec.keys_only; ++i)
+          values.add(value[i], expected.values[row * value.size() + i]);
       }
     checks.push_back(std::move(keys).verdict());
-    checks.push_back(std::move(values).verdict());
+    if (!spec.keys_only) checks.push_back(std::move(values).verdict());
   }
 
   static std::size_t id(Value v) { return static_cast<std::size_t>(v.id); }

@@ -13,4 +13,8 @@ namespace fourfold {
 status read_parts(const Checkpoint& checkpoint, const TensorSpec& tensor, std::uint64_t offset,
                   std::span<std::byte> out);
 
+// The same for TensorLayout::turned. Each matrix that the range touches is read whole.
+status read_turned(const Checkpoint& checkpoint, const TensorSpec& tensor, std::uint64_t offset,
+                   std::span<std::byte> out);
+
 }  // namespace fourfold

@@ -99,7 +99,7 @@ float Hyper::scale() const {
 }
 
 RopeSpec make_rope(const RopeHyper& rope) {
-  RopeSpec out{rope.dims, rope.interleaved, {}};
+  RopeSpec out{rope.dims, rope.interleaved, {}, rope.skip, rope.scale};
   const Rope turn{
       .dim = rope.dims, .rotary = rope.dims, .base = rope.base, .scaling = rope.scaling, .divisors = rope.divisors};
   for (int i = 0; i < rope.dims / 2; ++i) out.inverse_frequency.push_back(turn.frequency(i));
@@ -146,6 +146,43 @@ void read_gguf_common(Keys& keys, Hyper& h, bool routed) {
   check_heads(keys, h);
 }
 
+namespace {
+
+// How much of each head turns, where a family lets its files say.
+void read_partial_rotary(Keys& keys, const std::string& prefix, RopeHyper& rope) {
+  const std::string key = prefix + "partial_rotary_factor";
+  if (rope.partial == 0) return keys.expect(key, 1.0);
+  if (!keys.has(key)) return;
+  const double part = positive(keys, key);
+  rope.dims = static_cast<int>(part * rope.partial);
+  if (part > 1 || rope.dims < 2 || rope.dims % 2 != 0)
+    keys.refuse(key, std::to_string(part),
+                "a part of the head's " + std::to_string(rope.partial) + " entries that makes an even number of them");
+}
+
+// Peng et al. 2023 (YaRN); the weights of the attention factor: DeepSeek-AI 2024 (DeepSeek-V2).
+void read_yarn(Keys& keys, const std::string& prefix, int context, RopeHyper& rope) {
+  const double trained = keys.number(prefix + "original_max_position_embeddings", context);
+  const double factor = keys.has(prefix + "factor") ? positive(keys, prefix + "factor") : context / trained;
+  const double fast = keys.number(prefix + "beta_fast", 32.0), slow = keys.number(prefix + "beta_slow", 1.0);
+  rope.scaling = {.kind = RopeScaling::Kind::yarn,
+                  .factor = factor,
+                  .low = slow != 0 ? slow : 1,
+                  .high = fast != 0 ? fast : 32,
+                  .original_context = trained,
+                  .whole_pairs = keys.flag(prefix + "truncate", true)};
+  if (!(rope.scaling.low > 0 && rope.scaling.low < rope.scaling.high))
+    keys.refuse(prefix + "beta_slow", std::to_string(rope.scaling.low), "a positive number below beta_fast");
+  if (!(trained > 0 && rope.base > 1))
+    keys.refuse(prefix + "original_max_position_embeddings", std::to_string(trained), "a number above 0");
+  const double mscale = keys.number(prefix + "mscale", 0.0), all = keys.number(prefix + "mscale_all_dim", 0.0);
+  rope.scale =
+      keys.number(prefix + "attention_factor",
+                  mscale != 0 && all != 0 ? yarn_scale(factor, mscale) / yarn_scale(factor, all) : yarn_scale(factor));
+}
+
+}  // namespace
+
 void read_config_rope(Keys& keys, const std::string& prefix, int context, RopeHyper& rope) {
   if (keys.has(prefix + "rope_theta")) rope.base = positive(keys, prefix + "rope_theta");
   const std::string older = keys.text(prefix + "type", "default");
@@ -158,12 +195,14 @@ void read_config_rope(Keys& keys, const std::string& prefix, int context, RopeHy
                     keys.number(prefix + "original_max_position_embeddings", context)};
     if (rope.scaling.low >= rope.scaling.high)
       keys.refuse(prefix + "low_freq_factor", std::to_string(rope.scaling.low), "a number below high_freq_factor");
+  } else if (kind == "yarn") {
+    read_yarn(keys, prefix, context, rope);
   } else if (kind != "default") {
-    keys.refuse(prefix + "rope_type", kind, "default, linear or llama3");
+    keys.refuse(prefix + "rope_type", kind, "default, linear, llama3 or yarn");
   }
-  keys.expect(prefix + "partial_rotary_factor", 1.0);
+  read_partial_rotary(keys, prefix, rope);
   for (const char* unused : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings",
-                             "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"})
+                             "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"})
     keys.ignore({prefix + unused});  // by the kinds above
 }
 
@@ -218,8 +257,9 @@ void read_config_common(Keys& keys, Hyper& h) {
   h.eps = static_cast<float>(keys.number("rms_norm_eps", 1e-6));
   h.vocab = count("vocab_size", kMaxWidth, h.vocab);
   h.rope.dims = h.head_dim;
+  if (h.rope.partial != 0) h.rope.partial = h.head_dim;
   h.rope.base = positive(keys, "rope_theta", h.rope.base);
-  keys.expect("partial_rotary_factor", 1.0);
+  read_partial_rotary(keys, "", h.rope);
   ignore_library_keys(keys);
   check_heads(keys, h);
 }

@@ -19,6 +19,9 @@ struct RopeHyper {
   bool interleaved = false;
   RopeScaling scaling{};
   std::vector<float> divisors{};  // per frequency, when the file stores them as a tensor
+  int skip = 0;                   // entries of a head in front of those that turn
+  double scale = 1;               // of the turned entries
+  int partial = 0;                // not 0: a family's files may turn a part; then all entries of a head
 };
 
 // Of layers with a running state.

@@ -74,6 +74,26 @@ Weight Weights::tensor(const std::string& name, std::int64_t rows, std::int64_t 
   return take(name, rows == 1 ? std::vector{cols} : std::vector{rows, cols}, optional);
 }
 
+Weight Weights::heads(const std::string& name, const HeadRows& at, std::int64_t cols, bool turned) {
+  const std::string label = name + ".weight", full = prefix_ + label;
+  const std::string key = full + "#" + std::to_string(at.first) + (turned ? " turned" : "");
+  if (const auto known = by_name_.find(key); known != by_name_.end()) return known->second;
+  const bool whole_in_use = by_name_.contains(full);
+  TensorSpec spec = specs_[static_cast<std::size_t>(take(label, {at.heads * at.stride, cols}, false).id)];
+  if (!whole_in_use) {
+    specs_.pop_back();
+    by_name_.erase(full);
+  }
+  for (std::int64_t h = 0; h < at.heads; ++h) spec.parts.push_back({spec.name, h * at.stride + at.first, at.count});
+  spec.stack = at.heads;
+  spec.rows = turned ? cols : at.count;
+  spec.cols = turned ? at.count : cols;
+  if (turned) spec.layout = TensorLayout::turned;
+  if (turned && info(spec.storage).block_elements > 1) spec.storage = Storage::f32;
+  specs_.push_back(std::move(spec));
+  return by_name_[key] = Weight{static_cast<int>(specs_.size()) - 1};
+}
+
 Dot Weights::dot(const std::string& name, std::int64_t rows, std::int64_t cols, std::optional<bool> bias) {
   const Weight weight = matrix(name, rows, cols);
   const bool scaled = specs_[static_cast<std::size_t>(weight.id)].storage == Storage::fp8;

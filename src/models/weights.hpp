@@ -45,6 +45,12 @@ class Weights {
   void layer(int index) { prefix_ = index < 0 ? "" : "blk." + std::to_string(index) + "."; }
 
   Weight matrix(const std::string& name, std::int64_t rows, std::int64_t cols);
+  // Of each head's `stride` rows in a tensor [heads * stride, cols] the `count` from `first` on, as a stack of `heads`
+  // matrices [count, cols]; turned: [cols, count].
+  struct HeadRows {
+    std::int64_t heads, stride, first, count;
+  };
+  Weight heads(const std::string& name, const HeadRows& at, std::int64_t cols, bool turned = false);
   // NAME.weight and NAME.bias: with one, without, or (unset) as the file has it.
   Dot dot(const std::string& name, std::int64_t rows, std::int64_t cols, std::optional<bool> bias = {});
   // NAME as it is called in the file ("ssm_a", "conv.weight"), rows x cols; a vector has 1 row.

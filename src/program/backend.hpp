@@ -57,8 +57,8 @@ class Executor {
   // Fills the caches up to `positions` and the running states with random values of unit scale (bench at depth).
   virtual void randomize_cache(int positions, std::uint64_t seed) = 0;
 
-  // Of the last forward of a debug plan: a Value [tokens, width]. Keys and values of a position as the cache holds
-  // them, head_dim floats each.
+  // Of the last forward of a debug plan: a Value [tokens, width]. Key and value of a position as the cache holds them,
+  // head_dim and values() floats; of a cache of keys only, the key.
   virtual const float* value(Value v) const = 0;
   virtual void cached(int cache, int position, int head, float* key, float* value) const = 0;
 };

@@ -66,6 +66,12 @@ Value Builder::project(const char* what, Input in, std::vector<Dot> dots, Append
   return append.query;
 }
 
+std::pair<Value, Value> Builder::project_gated(const char* what, Input in, std::vector<Dot> dots, Append append) {
+  append.gate = value("gate", rows(dots[3]));
+  const Value query = project(what, in, std::move(dots), append);
+  return {query, append.gate};
+}
+
 Value Builder::project(const char* what, Input in, std::vector<Dot> dots, Gated gate) {
   gate.out = value(what, rows(dots[0]));
   push(what, in, std::move(dots), gate);
@@ -84,10 +90,26 @@ Value Builder::project(const char* what, Input in, Dot dot, Store store) {
   return store.out;
 }
 
+Value Builder::project(const char* what, Input in, Dot dot, Turn turn) {
+  turn.out = value(what, rows(dot));
+  push(what, in, {dot}, turn);
+  return turn.out;
+}
+
+void Builder::project(const char* what, Input in, Dot dot, AppendKey append) {
+  append.row = value(what, rows(dot));
+  push(what, in, {dot}, append);
+}
+
 Value Builder::attend(Value query, int cache, int heads, float scale, float soft_cap) {
-  const Value out = value("attend", program_.width(query));
-  program_.steps.push_back({prefix_ + "attend", Attend{query, cache, heads, scale, soft_cap, out}});
-  return out;
+  return attend({.query = query, .cache = cache, .heads = heads, .scale = scale, .soft_cap = soft_cap, .out = {}});
+}
+
+Value Builder::attend(Attend step) {
+  const CacheSpec& kv = program_.caches[static_cast<std::size_t>(step.cache)];
+  step.out = value("attend", step.latent ? tensor(step.latent->value_up).rows : std::int64_t{step.heads} * kv.values());
+  program_.steps.push_back({prefix_ + "attend", step});
+  return step.out;
 }
 
 Builder::Routed Builder::route(Input in, Dot router, const RouteRule& rule, Weight selection_bias) {

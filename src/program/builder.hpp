@@ -39,6 +39,8 @@ class Builder {
   Input add_norm(Value x, Value y, NormSpec post);
   // Query, key and value dots; keys and values go to the cache, the queries are returned.
   Value project(const char* name, Input in, std::vector<Dot> dots, Append append);
+  // With a fourth dot: {query, gate}, the second for Attend::gate.
+  std::pair<Value, Value> project_gated(const char* name, Input in, std::vector<Dot> dots, Append append);
   Value project(const char* name, Input in, std::vector<Dot> dots, Gated gate);
   Value project(const char* name, Input in, Dot dot, AddTo add);
   Value project(const char* name, Input in, Dot dot, Store store = {});
@@ -48,6 +50,8 @@ class Builder {
   Value scan(ScanStep step);
   Value conv(ShortConv step);
   Value map(const char* name, Map step);
+  Value project(const char* name, Input in, Dot dot, Turn turn);
+  void project(const char* name, Input in, Dot dot, AppendKey append);
   Value attend(Value query, int cache, int heads, float scale, float soft_cap = 0);
   // Which `rule.chosen` experts each token is sent to.
   struct Routed {
@@ -58,6 +62,8 @@ class Builder {
   Value experts(const char* name, Input in, Routed routed, std::vector<Dot> dots, Experts shape = {});
   // `sum` says what is added to the weighted sum of `made`.
   Value combine(Value made, Routed routed, Combine sum = {});
+  // Any Attend; its out is made here.
+  Value attend(Attend step);
   Program logits(Input in, Weight table, float soft_cap = 0) &&;
 
  private:

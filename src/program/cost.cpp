@@ -37,12 +37,38 @@ StepCost project_cost(const Program& program, const Project& s, int tokens) {
   return c;
 }
 
-StepCost attend_cost(const CacheSpec& kv, const Attend& s, int tokens, std::int64_t context, Storage cache) {
-  const auto oldest = kv.window > 0 ? std::max<std::int64_t>(0, context - tokens + 1 - kv.window) : 0;
+double bytes_per_number(Storage cache) { return info(cache).bits_per_element() / 8; }
+
+// Sums over `tokens` queries of the smaller of the keys each sees and `most`.
+double counted_keys(const CacheSpec& kv, int tokens, std::int64_t context, std::int64_t most) {
+  const std::int64_t window = kv.window > 0 ? std::min<std::int64_t>(kv.window, most) : most;
+  return visible_keys(static_cast<int>(std::min<std::int64_t>(window, 1 << 30)), tokens, context);
+}
+
+// The indexer of top keys reads every key of its own cache.
+StepCost index_cost(const Program& program, const TopKeys& top, int tokens, std::int64_t context, Storage cache) {
+  const CacheSpec& kv = program.caches[static_cast<std::size_t>(top.cache)];
   StepCost c;
-  c.cache_bytes =
-      static_cast<double>(context - oldest) * 2 * kv.kv_heads * kv.head_dim * info(cache).bits_per_element() / 8;
-  c.flops = visible_keys(kv.window, tokens, context) * s.heads * kv.head_dim * 4;
+  c.cache_bytes = static_cast<double>(context) * kv.head_dim * bytes_per_number(cache);
+  c.flops = visible_keys(0, tokens, context) * top.heads * (2.0 * kv.head_dim + 2);
+  return c;
+}
+
+StepCost attend_cost(const Program& program, const Attend& s, int tokens, std::int64_t context, Storage cache) {
+  const CacheSpec& kv = program.caches[static_cast<std::size_t>(s.cache)];
+  const std::int64_t most = s.top_keys ? s.top_keys->count : context;
+  auto read = context - (kv.window > 0 ? std::max<std::int64_t>(0, context - tokens + 1 - kv.window) : 0);
+  read = std::min<std::int64_t>(read, most * tokens);
+  StepCost c = s.top_keys ? index_cost(program, *s.top_keys, tokens, context, cache) : StepCost{};
+  c.cache_bytes += static_cast<double>(read) * static_cast<double>(kv.width()) * bytes_per_number(cache);
+  c.weight_bytes += tensor_bytes(program, s.sinks);
+  c.flops += counted_keys(kv, tokens, context, most) * s.heads * 2 * (kv.head_dim + kv.values());
+  if (!s.latent) return c;
+  for (Weight w : {s.latent->key_down, s.latent->value_up}) {  // as the absorbed form reads and multiplies them
+    const TensorSpec& t = program.tensor(w);
+    c.weight_bytes += tensor_bytes(program, w);
+    c.flops += 2.0 * static_cast<double>(t.rows) * static_cast<double>(t.cols) * tokens;
+  }
   return c;
 }
 
@@ -116,10 +142,17 @@ StepUses uses(const Step& step) {
                                      u.writes.push_back(e.out);
                                    },
                                    [&](const Gated& e) { u.writes.push_back(e.out); },
-                                   [&](const Append& e) { u.writes.push_back(e.query); }};
+                                   [&](const Append& e) {
+                                     u.writes.push_back(e.query);
+                                     if (e.gate.valid()) u.writes.push_back(e.gate);
+                                   },
+                                   [&](const Turn& e) { u.writes.push_back(e.out); },
+                                   [&](const AppendKey& e) { u.writes.push_back(e.row); }};
   std::visit(Overloaded{[&](const Embed& s) { u.writes = {s.out}; },
                         [&](const Attend& s) {
                           u.reads = {s.query};
+                          if (s.gate.valid()) u.reads.push_back(s.gate);
+                          if (s.top_keys) u.reads.insert(u.reads.end(), {s.top_keys->query, s.top_keys->weights});
                           u.writes = {s.out};
                         },
                         [&](const RouteStep& s) {
@@ -173,9 +206,7 @@ StepCost cost(const Program& program, const Step& step, int tokens, std::int64_t
                  },
                  [&](const Experts& s) { return experts_cost(program, s, tokens); },
                  [&](const Combine& s) { return combine_cost(program, s, tokens); },
-                 [&](const Attend& s) {
-                   return attend_cost(program.caches[static_cast<std::size_t>(s.cache)], s, tokens, context, cache);
-                 },
+                 [&](const Attend& s) { return attend_cost(program, s, tokens, context, cache); },
                  [&](const ScanStep& s) { return scan_cost(program, s, tokens); },
                  [&](const ShortConv& s) { return conv_cost(program, s, tokens); },
                  [&](const Map& s) { return map_cost(program, s, tokens); }},

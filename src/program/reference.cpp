@@ -43,19 +43,25 @@ class ReferenceExecutor : public Executor {
   }
 
   void save_cache(std::ostream& out, int positions) const override {
-    for (std::size_t c = 0; c < state_.caches.size(); ++c)
-      for (const auto* list : {&state_.caches[c].keys, &state_.caches[c].values})
-        out.write(reinterpret_cast<const char*>(list->data()),
-                  static_cast<std::streamsize>(used(c, positions) * sizeof(T)));
+    for (std::size_t c = 0; c < state_.caches.size(); ++c) {
+      const auto write = [&](const std::vector<T>& list, std::size_t count) {
+        out.write(reinterpret_cast<const char*>(list.data()), static_cast<std::streamsize>(count * sizeof(T)));
+      };
+      write(state_.caches[c].keys, key_numbers(c, positions));
+      write(state_.caches[c].values, value_numbers(c, positions));
+    }
     for (const auto& state : state_.states)
       out.write(reinterpret_cast<const char*>(state.data()), static_cast<std::streamsize>(state.size() * sizeof(T)));
   }
   status load_cache(std::istream& in, int positions) override {
-    for (std::size_t c = 0; c < state_.caches.size(); ++c)
-      for (auto* list : {&state_.caches[c].keys, &state_.caches[c].values}) {
-        list->resize(used(c, positions));
-        in.read(reinterpret_cast<char*>(list->data()), static_cast<std::streamsize>(list->size() * sizeof(T)));
-      }
+    for (std::size_t c = 0; c < state_.caches.size(); ++c) {
+      const auto read = [&](std::vector<T>& list, std::size_t count) {
+        list.resize(count);
+        in.read(reinterpret_cast<char*>(list.data()), static_cast<std::streamsize>(count * sizeof(T)));
+      };
+      read(state_.caches[c].keys, key_numbers(c, positions));
+      read(state_.caches[c].values, value_numbers(c, positions));
+    }
     for (auto& state : state_.states)
       in.read(reinterpret_cast<char*>(state.data()), static_cast<std::streamsize>(state.size() * sizeof(T)));
     return in.good() ? status{} : status{Code::malformed, "the saved cache ends early"};
@@ -68,11 +74,12 @@ class ReferenceExecutor : public Executor {
   }
   void randomize_cache(int positions, std::uint64_t seed) override {
     Noise noise(seed);
-    for (std::size_t c = 0; c < state_.caches.size(); ++c)
-      for (auto* list : {&state_.caches[c].keys, &state_.caches[c].values}) {
-        list->resize(used(c, positions));
+    for (std::size_t c = 0; c < state_.caches.size(); ++c) {
+      state_.caches[c].keys.resize(key_numbers(c, positions));
+      state_.caches[c].values.resize(value_numbers(c, positions));
+      for (auto* list : {&state_.caches[c].keys, &state_.caches[c].values})
         for (T& x : *list) x = noise();
-      }
+    }
     for (auto& state : state_.states)
       for (T& x : state) x = noise();
   }
@@ -98,18 +105,23 @@ class ReferenceExecutor : public Executor {
   }
   void cached(int cache, int position, int head, float* key, float* value) const override {
     const CacheSpec& spec = model_->program.caches[static_cast<std::size_t>(cache)];
-    const std::ptrdiff_t at = (static_cast<std::ptrdiff_t>(position) * spec.kv_heads + head) * spec.head_dim;
     const auto& c = state_.caches[static_cast<std::size_t>(cache)];
-    for (int i = 0; i < spec.head_dim; ++i) {
-      key[i] = static_cast<float>(c.keys[static_cast<std::size_t>(at + i)]);
-      value[i] = static_cast<float>(c.values[static_cast<std::size_t>(at + i)]);
-    }
+    const std::ptrdiff_t row = std::ptrdiff_t{position} * spec.kv_heads + head;
+    std::copy_n(c.keys.begin() + row * spec.head_dim, spec.head_dim, key);
+    if (spec.keys_only)
+      std::copy_n(key, spec.values(), value);
+    else
+      std::copy_n(c.values.begin() + row * spec.values(), spec.values(), value);
   }
 
  private:
-  std::size_t used(std::size_t cache, int positions) const {
+  std::size_t key_numbers(std::size_t cache, int positions) const {
     const CacheSpec& spec = model_->program.caches[cache];
     return static_cast<std::size_t>(positions) * static_cast<std::size_t>(spec.kv_heads * spec.head_dim);
+  }
+  std::size_t value_numbers(std::size_t cache, int positions) const {
+    const CacheSpec& spec = model_->program.caches[cache];
+    return static_cast<std::size_t>(positions) * static_cast<std::size_t>(spec.width()) - key_numbers(cache, positions);
   }
 
   std::shared_ptr<const Loaded> model_;

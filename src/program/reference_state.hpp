@@ -14,7 +14,7 @@ struct ReferenceState {
   const Program* program;
   std::vector<std::vector<T>> values;  // per Value: [tokens, width]
   struct Cache {
-    std::vector<T> keys, values;  // [position, kv_heads, head_dim]
+    std::vector<T> keys, values;  // [position, kv_heads, head_dim] and [position, kv_heads, values()]
   };
   std::vector<Cache> caches;
   std::vector<std::vector<T>> states;  // as StateSpec lays them out

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "program/reference_route.hpp"
+#include "program/reference_attend.hpp"
 #include "program/reference_scan.hpp"
 #include "program/reference_state.hpp"
 #include "program/reference_weights.hpp"
@@ -50,7 +51,12 @@ class ReferenceSteps {
 
   void normalise(T* x, int n, const NormSpec& norm) const {
     const std::vector<T> weight = weights_.template vector<T>(norm.weight);
-    RmsNorm{weight.data(), norm.eps}.row(std::span<T>(x, static_cast<std::size_t>(n)), 0);
+    const std::span<T> row(x, static_cast<std::size_t>(n));
+    if (norm.bias.valid()) {
+      const std::vector<T> bias = weights_.template vector<T>(norm.bias);
+      return LayerNorm{weight.data(), bias.data(), norm.eps}.row(row, 0);
+    }
+    RmsNorm{weight.data(), norm.eps}.row(row, 0);
     for (int i = 0; i < n && norm.scale != 1; ++i) x[i] *= static_cast<T>(norm.scale);
   }
 
@@ -116,30 +122,48 @@ class ReferenceSteps {
   }
   void finish(const Append& e, std::vector<std::vector<T>>& y, int count, State& state) const {
     const CacheSpec& spec = program_.caches[static_cast<std::size_t>(e.cache)];
-    auto& cache = state.caches[static_cast<std::size_t>(e.cache)];
-    const int d = spec.head_dim, kv = spec.kv_heads * d;
-    const auto kv_size = static_cast<std::size_t>(kv), end = static_cast<std::size_t>(state.position + count);
-    cache.keys.resize(std::max(cache.keys.size(), end * kv_size));
-    cache.values.resize(cache.keys.size());
+    const int d = spec.head_dim;
     for (int t = 0; t < count; ++t) {
-      T* query = y[0].data() + static_cast<std::ptrdiff_t>(t) * e.heads * d;
-      T* key = y[1].data() + static_cast<std::ptrdiff_t>(t) * kv;
-      for (int h = 0; h < e.heads; ++h) turn(query + h * d, d, e.query_norm, e.rope, state.position + t);
-      for (int h = 0; h < spec.kv_heads; ++h) turn(key + h * d, d, e.key_norm, e.rope, state.position + t);
-      std::copy_n(query, e.heads * d, state.at(e.query, t));
-      std::copy_n(key, kv, cache.keys.data() + static_cast<std::ptrdiff_t>(state.position + t) * kv);
-      std::copy_n(y[2].data() + static_cast<std::ptrdiff_t>(t) * kv, kv,
-                  cache.values.data() + static_cast<std::ptrdiff_t>(state.position + t) * kv);
+      for (int h = 0; h < e.heads; ++h)
+        turn(y[0].data() + (t * e.heads + h) * d, d, e.query_norm, e.rope, state.position + t);
+      for (int h = 0; h < spec.kv_heads; ++h)
+        turn(y[1].data() + (t * spec.kv_heads + h) * d, d, e.key_norm, e.rope, state.position + t);
     }
+    std::copy(y[0].begin(), y[0].end(), state.at(e.query, 0));
+    if (e.gate.valid()) std::copy(y[3].begin(), y[3].end(), state.at(e.gate, 0));
+    auto& cache = state.caches[static_cast<std::size_t>(e.cache)];
+    place(cache.keys, y[1], spec.kv_heads * d, state.position);
+    place(cache.values, y[2], spec.kv_heads * spec.values(), state.position);
+  }
+  void finish(const Turn& e, std::vector<std::vector<T>>& y, int count, State& state) const {
+    const int d = program_.width(e.out) / e.heads;
+    for (int t = 0; t < count; ++t)
+      for (int h = 0; h < e.heads; ++h)
+        turn(y[0].data() + (t * e.heads + h) * d, d, e.norm, e.rope, state.position + t);
+    std::copy(y[0].begin(), y[0].end(), state.at(e.out, 0));
+  }
+  void finish(const AppendKey& e, std::vector<std::vector<T>>& y, int count, State& state) const {
+    const CacheSpec& spec = program_.caches[static_cast<std::size_t>(e.cache)];
+    const int width = spec.head_dim;
+    std::copy(y[0].begin(), y[0].end(), state.at(e.row, 0));
+    for (int t = 0; t < count; ++t) turn(y[0].data() + t * width, width, e.norm, e.rope, state.position + t);
+    place(state.caches[static_cast<std::size_t>(e.cache)].keys, y[0], width, state.position);
+  }
+  // Rows of `width` numbers from position `first` on.
+  static void place(std::vector<T>& cached, const std::vector<T>& rows, int width, int first) {
+    const std::size_t begin = static_cast<std::size_t>(first) * static_cast<std::size_t>(width);
+    cached.resize(std::max(cached.size(), begin + rows.size()));
+    std::copy(rows.begin(), rows.end(), cached.begin() + static_cast<std::ptrdiff_t>(begin));
   }
 
   void turn(T* head, int d, const std::optional<NormSpec>& norm, int rope, int position) const {
-    if (norm) normalise(head, d, *norm);
+    if (norm) normalise(head, std::min(d, static_cast<int>(program_.tensor(norm->weight).cols)), *norm);
     if (rope < 0) return;
     const RopeSpec& r = program_.ropes[static_cast<std::size_t>(rope)];
+    head += r.skip;
     for (int i = 0; i < r.dims / 2; ++i) {
       const double angle = position * r.inverse_frequency[static_cast<std::size_t>(i)];
-      const T c = static_cast<T>(std::cos(angle)), s = static_cast<T>(std::sin(angle));
+      const T c = static_cast<T>(r.scale * std::cos(angle)), s = static_cast<T>(r.scale * std::sin(angle));
       T& a = head[r.interleaved ? 2 * i : i];
       T& b = head[r.interleaved ? 2 * i + 1 : i + r.dims / 2];
       const T x = a, y = b;
@@ -148,23 +172,7 @@ class ReferenceSteps {
     }
   }
 
-  void run(const Attend& step, State& state) const {
-    const CacheSpec& spec = program_.caches[static_cast<std::size_t>(step.cache)];
-    auto& cache = state.caches[static_cast<std::size_t>(step.cache)];
-    const int tokens = state.tokens(), keys = state.position + tokens;
-    const auto view = [&](T* data, int rows, int heads) {
-      return Heads{Rows{data, rows, heads * spec.head_dim}, heads};
-    };
-    const auto attend = [&](auto score) {
-      const Fold fold{Window{spec.window > 0 ? spec.window : kEveryKey}, score, OnlineSoftmax<T>{}};
-      return fold.on(Reference<T>{})
-          .attend(view(state.at(step.query, 0), tokens, step.heads), view(cache.keys.data(), keys, spec.kv_heads),
-                  view(cache.values.data(), keys, spec.kv_heads), view(state.at(step.out, 0), tokens, step.heads));
-    };
-    const Scale scale{step.scale};
-    [[maybe_unused]] const status done = step.soft_cap > 0 ? attend(scale | SoftCap{step.soft_cap}) : attend(scale);
-    assert(done.ok());  // the builder made the shapes fit
-  }
+  void run(const Attend& step, State& state) const { ReferenceAttend<T>(program_, weights_, step, state).run(); }
 
   const Program& program_;
   const ReferenceWeights& weights_;

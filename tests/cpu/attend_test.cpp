@@ -50,7 +50,7 @@ Cache make_cache(const Kernels& table, Storage type, int d, int keys, Random& ra
     for (float& x : k) x = normal(random);
     for (float& x : v) x = normal(random);
     table.kv_append(type, c.leaves.data() + static_cast<std::size_t>(key / kLeafKeys) * c.leaf(), key % kLeafKeys,
-                    k.data(), v.data(), d);
+                    k.data(), v.data(), {d, d});
     round_row(type, k, c.k);
     round_row(type, v, c.v);
   }
@@ -81,7 +81,7 @@ std::vector<float> run(const Kernels& table, const Cache& c, Queries& queries, i
   const std::size_t stride = state_floats(c.d);
   Guarded<float> states(stride * static_cast<std::size_t>(end - begin));
   table.attend({.type = c.type,
-                .d = c.d,
+                .shape = {c.d, c.d},
                 .leaves = c.leaves.data(),
                 .leaf_stride = c.leaf(),
                 .queries = end - begin,
@@ -286,7 +286,7 @@ TEST(KvLeaf, RefusesWhatItCannotHold) {
   EXPECT_EQ(kv_leaf_bytes(Storage::q4_0, 64), 0u);
   EXPECT_EQ(kv_leaf_bytes(Storage::q8_0, 80), 0u);
   EXPECT_EQ(kv_leaf_bytes(Storage::f16, 0), 0u);
-  EXPECT_EQ(kv_leaf_bytes(Storage::f16, 513), 0u);
+  EXPECT_EQ(kv_leaf_bytes(Storage::f16, kMaxHeadDim + 1), 0u);
   EXPECT_EQ(kv_leaf_bytes(Storage::f16, 64), 2u * 2 * 64 * 64);
   EXPECT_EQ(kv_leaf_bytes(Storage::q8_0, 64), 2u * (64 * 64 + 2 * 64 * 2));
 }

@@ -55,7 +55,7 @@ TEST(Families, RefuseByNameWhatChangesTheResult) {
                     wrapped = "variants/gemma3_wrapped";
   expect_refused(llama, {{"/model_type", "llamabis"}}, "architecture 'llamabis' is not known; known: llama");
   expect_refused(llama, {{"/no_such_key", 1}}, "unknown hyper-parameter no_such_key");
-  expect_refused(llama, {{"/rope_parameters/rope_type", "yarn"}}, "rope_parameters.rope_type is yarn");
+  expect_refused(llama, {{"/rope_parameters/rope_type", "longrope"}}, "rope_parameters.rope_type is longrope");
   expect_refused(llama, {{"/rope_parameters/rope_type", "dynamic"}}, "rope_parameters.rope_type is dynamic");
   expect_refused(llama, {{"/rope_parameters/no_such_key", 1}}, "unknown hyper-parameter rope_parameters.no_such_key");
   expect_refused(llama, {{"/rope_parameters/low_freq_factor", 3.0}}, "rope_parameters.low_freq_factor");
@@ -83,7 +83,8 @@ TEST(Families, RefuseByNameWhatChangesTheResult) {
   expect_refused(qwen3, {{"/attention_bias", false}}, "self_attn.q_proj.bias' is not part of this family");
   expect_refused(gemma, {{"/use_bidirectional_attention", true}}, "use_bidirectional_attention");
   expect_refused(gemma, {{"/rope_parameters/rope_theta", 5.0}}, "unknown hyper-parameter rope_parameters.rope_theta");
-  expect_refused(gemma, {{"/rope_parameters/full_attention/rope_type", "yarn"}}, "full_attention.rope_type is yarn");
+  expect_refused(gemma, {{"/rope_parameters/full_attention/rope_type", "longrope"}},
+                 "full_attention.rope_type is longrope");
   expect_refused(wrapped, {{"/text_config/no_such_key", 1}}, "unknown hyper-parameter text_config.no_such_key");
   expect_refused(wrapped, {{"/no_such_key", 1}}, "unknown hyper-parameter no_such_key");
 }

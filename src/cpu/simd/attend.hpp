@@ -6,6 +6,7 @@
 // share its conversion to floats.
 #pragma once
 
+#include "cpu/simd/attend_rows.hpp"
 #include "cpu/simd/cache.hpp"
 #include "cpu/simd/exp.hpp"
 
@@ -86,6 +87,12 @@ template <class V, int N, class Source>
 }
 
 // The two passes for a run-time number of queries.
+template <class V, int N = V::kQueries>
+FOURFOLD_INLINE void score_group(int count, const RowSource<V>& source, int d, const float* const* q,
+                                 float (*scores)[kLeafKeys]) {
+  if (count == N) return score_rows<V, N>(source, d, q, scores);
+  if constexpr (N > 1) score_group<V, N - 1>(count, source, d, q, scores);
+}
 template <class V, class Source, int N = V::kQueries>
 FOURFOLD_INLINE void score_group(int count, const Source& source, int d, const float* const* q,
                                  float (*scores)[kLeafKeys]) {
@@ -103,7 +110,7 @@ FOURFOLD_INLINE void add_group(int count, const Source& source, int d, int first
 template <class V>
 FOURFOLD_INLINE void soften(const AttendArgs& args, float (&s)[kLeafKeys], int first, int last, float* state) {
   constexpr int C = kLeafKeys / 16;
-  const StateView at(state, args.d);
+  const StateView at(state, args.shape.value);
   const auto scale = V::set(args.scale), log2e = V::set(kLog2e), none = V::set(kMinusInfinity);
   typename V::F x[C];
   auto largest = none;
@@ -128,11 +135,11 @@ FOURFOLD_INLINE void soften(const AttendArgs& args, float (&s)[kLeafKeys], int f
   for (float* o = at.o; o < at.l; o += 16) V::store(o, V::mul(V::load(o), shrink));
 }
 
-// One leaf for the queries of a group that see it.
+// One leaf for the queries of a group that see it. `Source` is a LeafSource or a RowSource.
 template <class V, class Source>
 void attend_leaf(const AttendArgs& args, const Source& source, Group<V::kQueries>& group) {
   alignas(64) float p[V::kQueries][kLeafKeys];
-  score_group<V>(group.count, source, args.d, group.q, p);
+  score_group<V>(group.count, source, args.shape.key, group.q, p);
   int first = 0, last = kLeafKeys;  // what all of them see
   for (int i = 0; i < group.count; ++i) {
     soften<V>(args, p[i], group.first[i], group.last[i], group.state[i]);
@@ -140,11 +147,11 @@ void attend_leaf(const AttendArgs& args, const Source& source, Group<V::kQueries
     last = group.last[i] < last ? group.last[i] : last;
   }
   const auto alone = [&](int i, int from, int to) {
-    if (from < to) add_values<V, 1>(source, args.d, from, to, p + i, group.state + i);
+    if (from < to) add_values<V, 1>(source, args.shape.value, from, to, p + i, group.state + i);
   };
   if (first >= last) first = last = kLeafKeys;
   for (int i = 0; i < group.count; ++i) alone(i, group.first[i], first < group.last[i] ? first : group.last[i]);
-  if (first < last) add_group<V>(group.count, source, args.d, first, last, p, group.state);
+  if (first < last) add_group<V>(group.count, source, args.shape.value, first, last, p, group.state);
   for (int i = 0; i < group.count; ++i) alone(i, last > group.first[i] ? last : group.first[i], group.last[i]);
 }
 
@@ -166,38 +173,52 @@ void attend_group(const AttendArgs& args, const Source& source, int key, int beg
 
 // Copies a leaf into a leaf of floats.
 template <class V, class Source>
-void widen(const Source& source, int d, float* leaf) {
-  for (int i = 0; i < d; ++i) {
+void widen(const Source& source, KvShape shape, float* leaf) {
+  for (int i = 0; i < shape.key; ++i) {
     FOURFOLD_UNROLL for (int c = 0; c < kLeafKeys / 16; ++c) V::store(leaf + i * kLeafKeys + 16 * c, source.key(i, c));
   }
-  float* v = leaf + d * kLeafKeys;
-  const int vectors = (d + 15) / 16;
+  float* v = leaf + shape.key * kLeafKeys;
+  const int vectors = (shape.value + 15) / 16;
   for (int key = 0; key < kLeafKeys; ++key)
     for (int x = 0; x < vectors; ++x, v += 16) V::store(v, source.value(key, x));
 }
 
 template <class V, Storage kType>
 FOURFOLD_INLINE void attend_few(const AttendArgs& args, const std::uint8_t* leaf, int key) {
-  attend_group<V>(args, LeafSource<V, kType, true>(leaf, args.leaf_stride, args.d), key, 0, args.queries);
+  attend_group<V>(args, LeafSource<V, kType, true>(leaf, args.leaf_stride, args.shape), key, 0, args.queries);
 }
 
 template <class V, Storage kType>
 [[gnu::noinline]] void attend_many(const AttendArgs& args, const std::uint8_t* leaf, int key) {
   alignas(64) float wide[kType == Storage::f32 ? 1 : 2 * kMaxHeadDim * kLeafKeys];
   if constexpr (kType != Storage::f32) {
-    widen<V>(LeafSource<V, kType, false>(leaf, 0, args.d), args.d, wide);
+    widen<V>(LeafSource<V, kType, false>(leaf, 0, args.shape), args.shape, wide);
     leaf = reinterpret_cast<const std::uint8_t*>(wide);
   }
-  const LeafSource<V, Storage::f32, false> floats(leaf, 0, args.d);
+  const LeafSource<V, Storage::f32, false> floats(leaf, 0, args.shape);
   for (int i = 0; i < args.queries; i += V::kQueries)
     attend_group<V>(args, floats, key, i, i + V::kQueries < args.queries ? i + V::kQueries : args.queries);
+}
+
+// A leaf of keys only: rows of floats, turned into floats first where they are stored otherwise.
+template <class V, Storage kType>
+[[gnu::noinline]] void attend_rows(const AttendArgs& args, const std::uint8_t* leaf, int key) {
+  alignas(64) float wide[kType == Storage::f32 ? 1 : kMaxHeadDim * kLeafKeys];
+  const float* rows = reinterpret_cast<const float*>(leaf);
+  if constexpr (kType != Storage::f32) {
+    widen_rows<V, kType>(leaf, args.shape, wide);
+    rows = wide;
+  }
+  const RowSource<V> source{rows, padded(args.shape.key)};
+  for (int i = 0; i < args.queries; i += V::kQueries)
+    attend_group<V>(args, source, key, i, i + V::kQueries < args.queries ? i + V::kQueries : args.queries);
 }
 
 template <class V, Storage kType>
 void attend_type(const AttendArgs& args) {
   int begin = kBlockKeys, end = 0;  // keys that any query sees
   for (int i = 0; i < args.queries; ++i) {
-    const StateView at(args.state + i * args.state_stride, args.d);
+    const StateView at(args.state + i * args.state_stride, args.shape.value);
     __builtin_memset(at.o, 0, static_cast<std::size_t>(at.m - at.o) * sizeof(float));
     *at.m = kMinusInfinity;
     if (args.first[i] >= args.last[i]) continue;
@@ -206,7 +227,9 @@ void attend_type(const AttendArgs& args) {
   }
   for (int key = begin / kLeafKeys * kLeafKeys; key < end; key += kLeafKeys) {
     const std::uint8_t* leaf = args.leaves + static_cast<std::size_t>(key / kLeafKeys) * args.leaf_stride;
-    if (args.queries <= V::kQueries)
+    if (args.shape.keys_only)
+      attend_rows<V, kType>(args, leaf, key);
+    else if (args.queries <= V::kQueries)
       attend_few<V, kType>(args, leaf, key);
     else
       attend_many<V, kType>(args, leaf, key);

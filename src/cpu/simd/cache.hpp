@@ -1,5 +1,6 @@
 // The KV cache's leaves: where things lie, writing one position, and reading 16 numbers of any cache type.
 // K is [D][64 keys] (lanes = keys), V is [64 keys][D padded to 16] (lanes = dimensions): no horizontal sums anywhere.
+// Of keys only there are rows [64 keys][D padded to 16], read both ways.
 #pragma once
 
 #include "cpu/simd/inline.hpp"
@@ -8,20 +9,26 @@
 namespace fourfold::simd {
 namespace {
 
-// Byte offsets inside a leaf of head dimension d whose numbers take `size` bytes (q8_0: 1, and scales follow each
-// part).
+// Byte offsets inside a leaf whose numbers take `size` bytes (q8_0: 1, and scales follow each part).
 struct LeafLayout {
   std::size_t k_scales, v, v_scales, bytes;
-  int v_row;  // numbers per V row
+  int v_row;  // numbers per V row; of keys only, per row
 };
 
-FOURFOLD_INLINE LeafLayout leaf_layout(Storage type, int d) {
-  const int size = type == Storage::f32 ? 4 : type == Storage::q8_0 ? 1 : 2;
-  const int padded = (d + 15) / 16 * 16;
-  const auto scales = static_cast<std::size_t>(type == Storage::q8_0 ? kLeafKeys * (d / 32) * 2 : 0);
-  const auto k = static_cast<std::size_t>(kLeafKeys) * d * size,
-             v = static_cast<std::size_t>(kLeafKeys) * padded * size;
-  return {k, k + scales, k + scales + v, k + scales + v + scales, padded};
+FOURFOLD_INLINE int padded(int d) { return (d + 15) / 16 * 16; }
+
+FOURFOLD_INLINE LeafLayout leaf_layout(Storage type, KvShape shape) {
+  const std::size_t size = type == Storage::f32 ? 4 : type == Storage::q8_0 ? 1 : 2;
+  const auto numbers = [&](int d) { return static_cast<std::size_t>(kLeafKeys) * static_cast<std::size_t>(d) * size; };
+  const auto scales = [&](int d) {
+    return static_cast<std::size_t>(type == Storage::q8_0 ? kLeafKeys * (d / 32) * 2 : 0);
+  };
+  if (shape.keys_only) {
+    const std::size_t k = numbers(padded(shape.key));
+    return {k, 0, k, k + scales(shape.key), padded(shape.key)};
+  }
+  const std::size_t k = numbers(shape.key), k_end = k + scales(shape.key), v = numbers(padded(shape.value));
+  return {k, k_end, k_end + v, k_end + v + scales(shape.value), padded(shape.value)};
 }
 
 // ---- sources: key(d, c) is keys 16c.. of dimension d; value(key, i) is dimensions 16i.. of a key; 16 of each
@@ -34,9 +41,9 @@ struct LeafSource {
   static constexpr int kSize = kType == Storage::f32 ? 4 : 2;
   const std::uint8_t *k, *v, *next;
   std::size_t v_row;
-  [[gnu::always_inline]] LeafSource(const std::uint8_t* leaf, std::size_t stride, int d)
+  [[gnu::always_inline]] LeafSource(const std::uint8_t* leaf, std::size_t stride, KvShape shape)
       : k(leaf), next(leaf + stride) {
-    const LeafLayout at = leaf_layout(kType, d);
+    const LeafLayout at = leaf_layout(kType, shape);
     v = leaf + at.v;
     v_row = static_cast<std::size_t>(at.v_row) * kSize;
   }
@@ -63,10 +70,10 @@ struct LeafSource {
 template <class V, bool kStream>
 struct LeafSource<V, Storage::q8_0, kStream> {
   const std::uint8_t *k, *k_scales, *v, *v_scales, *next;
-  int d;
-  [[gnu::always_inline]] LeafSource(const std::uint8_t* leaf, std::size_t stride, int d)
-      : k(leaf), next(leaf + stride), d(d) {
-    const LeafLayout at = leaf_layout(Storage::q8_0, d);
+  int d;  // of values
+  [[gnu::always_inline]] LeafSource(const std::uint8_t* leaf, std::size_t stride, KvShape shape)
+      : k(leaf), next(leaf + stride), d(shape.value) {
+    const LeafLayout at = leaf_layout(Storage::q8_0, shape);
     k_scales = leaf + at.k_scales;
     v = leaf + at.v;
     v_scales = leaf + at.v_scales;
@@ -105,16 +112,25 @@ FOURFOLD_INLINE void quantise_for_cache(const float* x, std::int8_t* q, std::uin
   V::store_s8(q + 16, V::min(limit, V::max(negative, V::mul(high, inverse))));
 }
 
+// Row `slot` of [64][d] numbers and [64][d / 32] scales.
 template <class V>
-void append_q8(std::uint8_t* leaf, int slot, const float* k, const float* v, int d) {
-  const LeafLayout at = leaf_layout(Storage::q8_0, d);
+void append_q8_row(std::uint8_t* rows, std::uint8_t* scales, int slot, const float* x, int d) {
   for (int i = 0; i < d; i += 32) {
+    std::int8_t q[32];
+    quantise_for_cache<V>(x + i, q, scales + 2 * (slot * (d / 32) + i / 32));
+    __builtin_memcpy(rows + slot * d + i, q, 32);
+  }
+}
+
+template <class V>
+void append_q8(std::uint8_t* leaf, int slot, const float* k, const float* v, KvShape shape) {
+  const LeafLayout at = leaf_layout(Storage::q8_0, shape);
+  for (int i = 0; i < shape.key; i += 32) {
     std::int8_t q[32];
     quantise_for_cache<V>(k + i, q, leaf + at.k_scales + 2 * (i / 32 * kLeafKeys + slot));
     for (int j = 0; j < 32; ++j) leaf[(i + j) * kLeafKeys + slot] = static_cast<std::uint8_t>(q[j]);
-    quantise_for_cache<V>(v + i, q, leaf + at.v_scales + 2 * (slot * (d / 32) + i / 32));
-    __builtin_memcpy(leaf + at.v + slot * d + i, q, 32);
   }
+  append_q8_row<V>(leaf + at.v, leaf + at.v_scales, slot, v, shape.value);
 }
 
 template <class V>
@@ -127,23 +143,38 @@ FOURFOLD_INLINE void store_as_type(Storage type, std::uint8_t* p, typename V::F 
     V::store_bf16(p, x);
 }
 
-template <class V>
-void kv_append(Storage type, std::uint8_t* leaf, int slot, const float* k, const float* v, int d) {
-  if (type == Storage::q8_0) return append_q8<V>(leaf, slot, k, v, d);
-  const LeafLayout at = leaf_layout(type, d);
-  const int size = type == Storage::f32 ? 4 : 2;
+// Calls put(at, n, numbers) for each 16 of x[d] as the type stores them; zeros fill the last.
+template <class V, class Put>
+FOURFOLD_INLINE void each_stored(Storage type, const float* x, int d, Put put) {
   for (int i = 0; i < d; i += 16) {
     const int n = d - i < 16 ? d - i : 16;
-    float key[16] = {}, value[16] = {};
-    __builtin_memcpy(key, k + i, static_cast<std::size_t>(n) * sizeof(float));
-    __builtin_memcpy(value, v + i, static_cast<std::size_t>(n) * sizeof(float));
-    std::uint8_t column[64];
-    store_as_type<V>(type, column, V::load(key));
-    for (int j = 0; j < n; ++j)
-      __builtin_memcpy(leaf + static_cast<std::size_t>((i + j) * kLeafKeys + slot) * size, column + j * size,
-                       static_cast<std::size_t>(size));
-    store_as_type<V>(type, leaf + at.v + (static_cast<std::size_t>(slot) * at.v_row + i) * size, V::load(value));
+    float numbers[16] = {};
+    std::uint8_t stored[64];
+    __builtin_memcpy(numbers, x + i, static_cast<std::size_t>(n) * sizeof(float));
+    store_as_type<V>(type, stored, V::load(numbers));
+    put(i, n, stored);
   }
+}
+
+template <class V>
+void kv_append(Storage type, std::uint8_t* leaf, int slot, const float* k, const float* v, KvShape shape) {
+  const LeafLayout at = leaf_layout(type, shape);
+  const std::size_t size = type == Storage::f32 ? 4 : 2;
+  const auto row = [&](std::uint8_t* rows, const float* x, int d) {
+    each_stored<V>(type, x, d, [&](int i, int, const std::uint8_t* stored) {
+      __builtin_memcpy(rows + static_cast<std::size_t>(slot * at.v_row + i) * size, stored, 16 * size);
+    });
+  };
+  if (type == Storage::q8_0)
+    return shape.keys_only ? append_q8_row<V>(leaf, leaf + at.k_scales, slot, k, shape.key)
+                           : append_q8<V>(leaf, slot, k, v, shape);
+  if (shape.keys_only) return row(leaf, k, shape.key);
+  each_stored<V>(type, k, shape.key, [&](int i, int n, const std::uint8_t* stored) {
+    for (int j = 0; j < n; ++j)
+      __builtin_memcpy(leaf + static_cast<std::size_t>((i + j) * kLeafKeys + slot) * size,
+                       stored + static_cast<std::size_t>(j) * size, size);
+  });
+  row(leaf + at.v, v, shape.value);
 }
 
 }  // namespace

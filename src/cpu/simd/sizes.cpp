@@ -11,10 +11,12 @@ std::size_t prepared_bytes(Rounding kind, int k) {
   return (bytes + 63) / 64 * 64;
 }
 
-std::size_t kv_leaf_bytes(Storage type, int d) {
-  if (d <= 0 || d > kMaxHeadDim) return 0;
-  if (type == Storage::q8_0 ? d % 32 != 0 : info(type).block_elements != 1) return 0;
-  return (leaf_layout(type, d).bytes + 63) / 64 * 64;
+std::size_t kv_leaf_bytes(Storage type, KvShape shape) {
+  for (const int d : {shape.key, shape.value}) {
+    if (d <= 0 || d > kMaxHeadDim) return 0;
+    if (type == Storage::q8_0 ? d % 32 != 0 : info(type).block_elements != 1) return 0;
+  }
+  return (leaf_layout(type, shape).bytes + 63) / 64 * 64;
 }
 
 }  // namespace fourfold::simd

@@ -17,9 +17,17 @@ void TeamExecutor::run_step(Worker& worker, const TeamAttend& step) {
 // One block of keys for some query rows of one kv head; visible ranges are in local.first and local.last.
 void TeamExecutor::attend_block(const TeamAttend& step, int kv_head, int block, int rows, float* states,
                                 Local& local) const {
-  k_.attend({cache_.type(), step.head_dim, cache_.leaf(step.cache, kv_head, block * kBlockKeys), cache_.stride(), rows,
+  k_.attend({cache_.type(), step.shape, cache_.leaf(step.cache, kv_head, block * kBlockKeys), cache_.stride(), rows,
              local.queries.data(), local.first.data(), local.last.data(), step.scale, step.soft_cap, states,
-             simd::state_floats(step.head_dim)});
+             simd::state_floats(step.shape.value)});
+}
+
+// One head's output of a token from its finished state.
+void TeamExecutor::finish_head(const TeamAttend& step, const float* state, int token, int head) const {
+  const int tokens = static_cast<int>(ids_.size()), columns = step.shape.value;
+  float* out = at(step.out, tokens, token) + std::ptrdiff_t{head} * columns;
+  k_.finish(state, columns, step.sink(head), out);
+  if (step.gate.valid()) k_.sigmoid_gate(at(step.gate, tokens, token) + std::ptrdiff_t{head} * columns, columns, out);
 }
 
 void TeamExecutor::attend_blocks(Worker& worker, const TeamAttend& step) {
@@ -30,7 +38,7 @@ void TeamExecutor::attend_blocks(Worker& worker, const TeamAttend& step) {
   // Query heads of a group go apart only when there would be too few items to share evenly.
   const int parts = step.kv_heads * blocks >= 4 * worker.count ? 1 : group;
   const int heads = group / parts;
-  const std::size_t state = simd::state_floats(step.head_dim);
+  const std::size_t state = simd::state_floats(step.shape.value);
   const auto state_of = [&](int head, int block) {
     return states_.data() +
            (static_cast<std::size_t>(head) * static_cast<std::size_t>(blocks_) + static_cast<std::size_t>(block)) *
@@ -43,7 +51,7 @@ void TeamExecutor::attend_blocks(Worker& worker, const TeamAttend& step) {
     const int head = kv_head * group + part * heads;
     local.queries.clear();
     for (int h = head; h < head + heads; ++h)
-      local.queries.push_back(at(step.query, 1) + std::ptrdiff_t{h} * step.head_dim);
+      local.queries.push_back(at(step.query, 1) + std::ptrdiff_t{h} * step.shape.key);
     local.first.assign(static_cast<std::size_t>(heads), std::max(0, begin - base));
     local.last.assign(static_cast<std::size_t>(heads), std::min(kBlockKeys, end - base));
     attend_block(step, kv_head, first_block + block, heads, local.states.data(), local);
@@ -53,8 +61,8 @@ void TeamExecutor::attend_blocks(Worker& worker, const TeamAttend& step) {
     if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < blocks * parts) continue;
     done.store(0, std::memory_order_relaxed);
     for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-      for (int b = 1; b < blocks; ++b) k_.merge(state_of(h, 0), state_of(h, b), step.head_dim);
-      k_.finish(state_of(h, 0), step.head_dim, nullptr, at(step.out, 1) + std::ptrdiff_t{h} * step.head_dim);
+      for (int b = 1; b < blocks; ++b) k_.merge(state_of(h, 0), state_of(h, b), step.shape.value);
+      finish_head(step, state_of(h, 0), 0, h);
     }
   }
 }
@@ -75,7 +83,7 @@ void TeamExecutor::attend_tiles(Worker& worker, const TeamAttend& step) {
 void TeamExecutor::attend_tile(const TeamAttend& step, int kv_head, int token, int count, Local& local) {
   const int tokens = static_cast<int>(ids_.size()), group = step.heads / step.kv_heads, rows = count * group;
   const int begin = first_visible(step, position_ + token), end = position_ + token + count;
-  const std::size_t state = simd::state_floats(step.head_dim);
+  const std::size_t state = simd::state_floats(step.shape.value);
   float* total = local.states.data();
   float* fresh = total + static_cast<std::size_t>(rows) * state;
   const auto row_token = [&](int row) { return token + row / group; };
@@ -85,7 +93,7 @@ void TeamExecutor::attend_tile(const TeamAttend& step, int kv_head, int token, i
   local.last.resize(static_cast<std::size_t>(rows));
   for (int r = 0; r < rows; ++r)
     local.queries[static_cast<std::size_t>(r)] =
-        at(step.query, tokens, row_token(r)) + std::ptrdiff_t{row_head(r)} * step.head_dim;
+        at(step.query, tokens, row_token(r)) + std::ptrdiff_t{row_head(r)} * step.shape.key;
   for (int block = begin / kBlockKeys; block <= (end - 1) / kBlockKeys; ++block) {
     for (int r = 0; r < rows; ++r) {
       const int position = position_ + row_token(r), base = block * kBlockKeys;
@@ -95,11 +103,11 @@ void TeamExecutor::attend_tile(const TeamAttend& step, int kv_head, int token, i
     const bool opening = block == begin / kBlockKeys;
     attend_block(step, kv_head, block, rows, opening ? total : fresh, local);
     for (int r = 0; r < rows && !opening; ++r)
-      k_.merge(total + static_cast<std::size_t>(r) * state, fresh + static_cast<std::size_t>(r) * state, step.head_dim);
+      k_.merge(total + static_cast<std::size_t>(r) * state, fresh + static_cast<std::size_t>(r) * state,
+               step.shape.value);
   }
   for (int r = 0; r < rows; ++r)
-    k_.finish(total + static_cast<std::size_t>(r) * state, step.head_dim, nullptr,
-              at(step.out, tokens, row_token(r)) + std::ptrdiff_t{row_head(r)} * step.head_dim);
+    finish_head(step, total + static_cast<std::size_t>(r) * state, row_token(r), row_head(r));
 }
 
 void TeamExecutor::randomize_cache(int positions, std::uint64_t seed) {
@@ -108,13 +116,13 @@ void TeamExecutor::randomize_cache(int positions, std::uint64_t seed) {
   for (std::size_t c = 0; c < model_->program.caches.size(); ++c) {
     const CacheSpec& spec = model_->program.caches[c];
     key.resize(static_cast<std::size_t>(spec.head_dim));
-    value.resize(key.size());
+    value.resize(static_cast<std::size_t>(spec.values()));
     for (int head = 0; head < spec.kv_heads; ++head)
       for (int p = 0; p < positions; ++p) {
         for (float& x : key) x = noise();
         for (float& x : value) x = noise();
         k_.kv_append(cache_.type(), cache_.leaf(static_cast<int>(c), head, p), p % simd::kLeafKeys, key.data(),
-                     value.data(), spec.head_dim);
+                     value.data(), kv_shape(spec));
       }
   }
   for (float& x : running_) x = noise();

@@ -11,8 +11,9 @@ result<TeamCache> TeamCache::create(const Program& program, Storage type, int co
   TeamCache cache;
   cache.type_ = type;
   for (const CacheSpec& spec : program.caches) {
-    const std::size_t leaf = simd::kv_leaf_bytes(type, spec.head_dim);
-    cache.layers_.push_back({spec.head_dim, leaf, cache.stride_});
+    const simd::KvShape shape = kv_shape(spec);
+    const std::size_t leaf = simd::kv_leaf_bytes(type, shape);
+    cache.layers_.push_back({shape, leaf, cache.stride_});
     cache.stride_ += leaf * static_cast<std::size_t>(spec.kv_heads);
   }
   auto memory = Mapping::create(cache.used(context));
@@ -32,25 +33,26 @@ bool TeamCache::load(std::istream& in, int positions) {
 
 void TeamCache::read(int cache, int position, int head, float* key, float* value) const {
   const std::uint8_t* bytes = leaf(cache, head, position);
-  const int d = layers_[static_cast<std::size_t>(cache)].head_dim, padded = (d + 15) / 16 * 16;
-  const int slot = position % simd::kLeafKeys;
-  if (type_ == Storage::q8_0) {
-    const std::uint8_t* scales = bytes + static_cast<std::size_t>(2 * d) * simd::kLeafKeys;
-    const auto* quants = reinterpret_cast<const std::int8_t*>(bytes);
-    for (int i = 0; i < d; ++i) {
-      const int key_scale = i / 32 * simd::kLeafKeys + slot;
-      const int value_scale = d / 32 * simd::kLeafKeys + slot * (d / 32) + i / 32;
-      key[i] = blocks::F16::at(scales + 2 * key_scale, 0) * static_cast<float>(quants[i * simd::kLeafKeys + slot]);
-      value[i] = blocks::F16::at(scales + 2 * value_scale, 0) *
-                 static_cast<float>(quants[(d * simd::kLeafKeys) + slot * d + i]);
-    }
-    return;
-  }
-  const int size = info(type_).block_bytes;
-  for (int i = 0; i < d; ++i) {
-    key[i] = decode(type_, bytes + static_cast<std::ptrdiff_t>(i * simd::kLeafKeys + slot) * size, 0);
-    value[i] = decode(type_, bytes + static_cast<std::ptrdiff_t>(d * simd::kLeafKeys + slot * padded + i) * size, 0);
-  }
+  const simd::KvShape shape = this->shape(cache);
+  const int slot = position % simd::kLeafKeys, size = type_ == Storage::q8_0 ? 1 : info(type_).block_bytes;
+  const auto scale = [&](const std::uint8_t* scales, int i) {
+    return type_ == Storage::q8_0 ? blocks::F16::at(scales + 2 * i, 0) : 1.0f;
+  };
+  const auto number = [&](const std::uint8_t* numbers, int i) {
+    return type_ == Storage::q8_0 ? static_cast<float>(reinterpret_cast<const std::int8_t*>(numbers)[i])
+                                  : decode(type_, numbers + std::ptrdiff_t{i} * size, 0);
+  };
+  const auto read_row = [&](const std::uint8_t* rows, int d, float* out) {
+    const int stride = (d + 15) / 16 * 16;
+    const std::uint8_t* scales = rows + static_cast<std::ptrdiff_t>(simd::kLeafKeys) * stride * size;
+    for (int i = 0; i < d; ++i) out[i] = scale(scales, slot * (d / 32) + i / 32) * number(rows, slot * stride + i);
+  };
+  if (shape.keys_only) return read_row(bytes, shape.key, key);
+  const std::uint8_t* scales = bytes + static_cast<std::ptrdiff_t>(simd::kLeafKeys) * shape.key * size;
+  for (int i = 0; i < shape.key; ++i)
+    key[i] = scale(scales, i / 32 * simd::kLeafKeys + slot) * number(bytes, i * simd::kLeafKeys + slot);
+  const int key_scales = type_ == Storage::q8_0 ? 2 * simd::kLeafKeys * (shape.key / 32) : 0;
+  read_row(scales + key_scales, shape.value, value);
 }
 
 }  // namespace fourfold::team

@@ -12,6 +12,8 @@
 
 namespace fourfold::team {
 
+inline simd::KvShape kv_shape(const CacheSpec& spec) { return {spec.head_dim, spec.values(), spec.keys_only}; }
+
 class TeamCache {
  public:
   static result<TeamCache> create(const Program& program, Storage type, int context);
@@ -24,16 +26,17 @@ class TeamCache {
            layer.leaf_bytes * static_cast<std::size_t>(head);
   }
   std::size_t stride() const { return stride_; }
+  simd::KvShape shape(int cache) const { return layers_[static_cast<std::size_t>(cache)].shape; }
   std::size_t bytes() const { return memory_.size(); }
 
   void save(std::ostream& out, int positions) const;
   bool load(std::istream& in, int positions);
-  // Key and value of one position as the cache holds them, head_dim floats each.
+  // Key and value of one position as the cache holds them; of keys only, the key.
   void read(int cache, int position, int head, float* key, float* value) const;
 
  private:
   struct Layer {
-    int head_dim;
+    simd::KvShape shape;
     std::size_t leaf_bytes, offset;
   };
   std::size_t used(int positions) const {

@@ -20,12 +20,12 @@ TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& 
   const auto batch = static_cast<std::size_t>(options.batch);
   arena_.resize(static_cast<std::size_t>(plan_.arena.width) * batch);
   scale_.resize(batch);
-  int heads = 0, kv_heads = 0, head_dim = 0;
+  int heads = 0, kv_heads = 0, value_dim = 0;
   for (const TeamStep& step : plan_.steps) {
     if (const auto* attend = std::get_if<TeamAttend>(&step)) {
       heads = std::max(heads, attend->heads);
       kv_heads = std::max(kv_heads, attend->kv_heads);
-      head_dim = std::max(head_dim, attend->head_dim);
+      value_dim = std::max(value_dim, attend->shape.value);
     }
   }
   for (const RopeSpec& rope : model_->program.ropes) {
@@ -33,8 +33,9 @@ TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& 
     sin_.emplace_back(batch * static_cast<std::size_t>(rope.dims / 2));
   }
   blocks_ = (options.context + simd::kBlockKeys - 1) / simd::kBlockKeys;
-  states_.resize(static_cast<std::size_t>(heads) * static_cast<std::size_t>(blocks_) * simd::state_floats(head_dim));
-  done_ = std::vector<std::atomic<int>>(static_cast<std::size_t>(kv_heads));
+  states_.resize(static_cast<std::size_t>(heads) * static_cast<std::size_t>(blocks_) * simd::state_floats(value_dim));
+  done_ = std::vector<std::atomic<int>>(static_cast<std::size_t>(std::max(1, kv_heads)));
+  key_.resize(simd::kMaxHeadDim);
   locals_.resize(static_cast<std::size_t>(model_->pool->threads()));
   const int rows = heads / std::max(1, kv_heads) * kQueryTile;
   for (std::size_t kind = 0; kind < 3; ++kind)
@@ -51,7 +52,7 @@ TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& 
         std::max(batch * static_cast<std::size_t>(plan_.max_unit_rows), static_cast<std::size_t>(plan_.max_rows)));
     local.out2.resize(local.out.size());
     reserve_scratch(local);
-    local.states.resize(2 * static_cast<std::size_t>(rows) * simd::state_floats(head_dim));
+    local.states.resize(2 * static_cast<std::size_t>(rows) * simd::state_floats(value_dim));
   }
 }
 
@@ -102,13 +103,13 @@ WarmUp TeamExecutor::warm_up_after(std::size_t i, const Worker& worker) const {
 void TeamExecutor::make_rope_tables(Worker& worker) {
   const Share share = worker.share(static_cast<std::int64_t>(ids_.size()));
   for (std::size_t r = 0; r < cos_.size(); ++r) {
-    const auto& frequency = model_->program.ropes[r].inverse_frequency;
+    const auto& [dims, interleaved, frequency, skip, scale] = model_->program.ropes[r];
     for (std::int64_t t = share.begin; t < share.end; ++t)
       for (std::size_t i = 0; i < frequency.size(); ++i) {
         const double angle = static_cast<double>(position_ + t) * frequency[i];
         const std::size_t place = static_cast<std::size_t>(t) * frequency.size() + i;
-        cos_[r][place] = static_cast<float>(std::cos(angle));
-        sin_[r][place] = static_cast<float>(std::sin(angle));
+        cos_[r][place] = static_cast<float>(scale * std::cos(angle));
+        sin_[r][place] = static_cast<float>(scale * std::sin(angle));
       }
   }
 }

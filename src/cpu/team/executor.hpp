@@ -136,7 +136,11 @@ class TeamExecutor : public Executor {
   void dot(const TeamDot& dot, const Unit& unit, const Prepared& in, int tokens, float* out, std::size_t stride) const;
   void append_heads(const TeamProject& step, const Append& append, const Unit& unit, const Prepared& in, int tokens,
                     Local& local);
-  void turn_head(float* head, const std::optional<TeamNorm>& norm, int rope, int token, int head_dim) const;
+  void append_key(const TeamProject& step, const AppendKey& append, const Unit& unit, const Prepared& in, int tokens);
+  void normalise(float* x, const TeamNorm& norm) const;
+  void turn_head(float* head, const std::optional<TeamNorm>& norm, int rope, int token) const;
+  void turn_heads(float* rows, std::size_t stride, const Unit& unit, int head_dim, const std::optional<TeamNorm>& norm,
+                  int rope, int tokens) const;
 
   void reserve_scratch(Local& local) const;
   void activate(Activation activation, float* x, int n) const;
@@ -159,6 +163,7 @@ class TeamExecutor : public Executor {
   void attend_blocks(Worker& worker, const TeamAttend& step);
   void attend_tiles(Worker& worker, const TeamAttend& step);
   void attend_tile(const TeamAttend& step, int kv_head, int token, int count, Local& local);
+  void finish_head(const TeamAttend& step, const float* state, int token, int head) const;
   void attend_block(const TeamAttend& step, int kv_head, int block, int rows, float* states, Local& local) const;
 
   std::shared_ptr<TeamModel> model_;
@@ -177,6 +182,7 @@ class TeamExecutor : public Executor {
   std::vector<float> states_;                  // decode attention: [heads, blocks] states
   std::vector<std::atomic<int>> done_;         // per kv head: items of the step under way that are done
   Lists lists_;
+  std::vector<float> key_;                     // of the one worker that finishes an AppendKey
   std::vector<Local> locals_;
 
   // Of the forward under way.

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "cpu/team/cache.hpp"
+
 namespace fourfold::team {
 namespace {
 
@@ -24,18 +26,24 @@ void add_units(std::vector<Unit>& units, int dot, int rows, int step, std::int64
   }
 }
 
-std::vector<Unit> make_units(const std::vector<TeamDot>& dots, const ProjectEpilogue& epilogue, int head_dim) {
+// A key of `key` rows and a value of `value` rows make a kv head; `key` alone is the head of a Turn.
+std::vector<Unit> make_units(const std::vector<TeamDot>& dots, const ProjectEpilogue& epilogue, int key, int value) {
   std::vector<Unit> units;
-  std::int64_t bytes = 0;  // of one row of each dot that a unit walks together
-  for (const TeamDot& dot : dots) bytes += row_bytes(dot.matrix);
-  if (!std::holds_alternative<Append>(epilogue)) {
-    add_units(units, 0, dots[0].matrix.rows, unit_rows(bytes, kPairRows), bytes);
-    return units;
+  const auto rows = [&](std::size_t d) { return dots[d].matrix.rows; };
+  const auto bytes = [&](std::size_t d) { return row_bytes(dots[d].matrix); };
+  const auto grain = [](int head) { return std::lcm(head, simd::kTileRows); };  // whole heads and whole tiles
+  if (std::holds_alternative<Append>(epilogue)) {
+    add_units(units, 0, rows(0), grain(key), bytes(0));
+    // As many key rows as hold whole heads and whole tiles of both dots.
+    const int heads = std::lcm(grain(key) / key, grain(value) / value);
+    add_units(units, 1, rows(1), heads * key, bytes(1) + bytes(2) * value / key);
+    if (dots.size() > 3) add_units(units, 3, rows(3), unit_rows(bytes(3), kPairRows), bytes(3));
+  } else if (std::holds_alternative<Turn>(epilogue)) {
+    add_units(units, 0, rows(0), grain(key), bytes(0));
+  } else {
+    const std::int64_t together = bytes(0) + (dots.size() > 1 ? bytes(1) : 0);
+    add_units(units, 0, rows(0), unit_rows(together, kPairRows), together);
   }
-  const int grain = std::lcm(head_dim, simd::kTileRows);  // whole heads and whole tiles
-  const std::int64_t query = row_bytes(dots[0].matrix), key_value = bytes - query;
-  add_units(units, 0, dots[0].matrix.rows, grain, query);
-  add_units(units, 1, dots[1].matrix.rows, grain, key_value);
   return units;
 }
 
@@ -102,13 +110,19 @@ struct Resolver {
     }
     p.epilogue = s.epilogue;
     p.last_only = s.last_only;
-    int head_dim = 0;
+    int key = 1, value = 1;  // entries of a head
     if (const auto* append = std::get_if<Append>(&s.epilogue)) {
-      head_dim = program.caches[static_cast<std::size_t>(append->cache)].head_dim;
+      const CacheSpec& kv = program.caches[static_cast<std::size_t>(append->cache)];
+      key = kv.head_dim, value = kv.values();
       p.query_norm = norm(append->query_norm);
       p.key_norm = norm(append->key_norm);
+    } else if (const auto* turn = std::get_if<Turn>(&s.epilogue)) {
+      key = p.dots[0].matrix.rows / turn->heads;
+      p.query_norm = norm(turn->norm);
+    } else if (const auto* append_key = std::get_if<AppendKey>(&s.epilogue)) {
+      p.query_norm = norm(append_key->norm);
     }
-    p.units = make_units(p.dots, p.epilogue, head_dim);
+    p.units = make_units(p.dots, p.epilogue, key, value);
     p.stretches = make_stretches(p.units, workers);
     return p;
   }
@@ -143,7 +157,17 @@ struct Resolver {
 
   TeamAttend operator()(const Attend& s) const {
     const CacheSpec& kv = program.caches[static_cast<std::size_t>(s.cache)];
-    return {s.query, s.out, s.cache, s.heads, kv.kv_heads, kv.head_dim, kv.window, s.scale, s.soft_cap};
+    return {s.query,
+            s.out,
+            s.gate,
+            s.cache,
+            s.heads,
+            kv.kv_heads,
+            kv.window,
+            kv_shape(kv),
+            s.scale,
+            s.soft_cap,
+            weights.vector(s.sinks)};
   }
 
   TeamScan operator()(const ScanStep& s) const {
@@ -195,7 +219,8 @@ struct Resolver {
   }
   std::optional<TeamNorm> norm(const std::optional<NormSpec>& n) const {
     if (!n) return {};
-    return TeamNorm{weights.vector(n->weight), n->eps, n->scale};
+    return TeamNorm{weights.vector(n->weight), n->eps, n->scale, static_cast<int>(program.tensor(n->weight).cols),
+                    weights.vector(n->bias)};
   }
   TeamDot dot(const Dot& d, bool exact) const {
     const Matrix& m = weights.matrix(d.weight);
@@ -217,7 +242,10 @@ void size_for(const TeamProject& step, TeamPlan& plan) {
   plan.max_width = std::max(plan.max_width, step.width);
   need_prepared(step.kinds, 1, step.width, plan);
   for (const TeamDot& dot : step.dots) plan.max_rows = std::max(plan.max_rows, dot.matrix.rows);
-  for (const Unit& unit : step.units) plan.max_unit_rows = std::max(plan.max_unit_rows, unit.rows);
+  const bool pairs = std::holds_alternative<Append>(step.epilogue);
+  const int keys = pairs ? step.dots[1].matrix.rows : 1, values = pairs ? step.dots[2].matrix.rows : 1;
+  for (const Unit& unit : step.units)
+    plan.max_unit_rows = std::max({plan.max_unit_rows, unit.rows, unit.rows * values / keys});
 }
 
 void size_for(const TeamExperts& step, TeamPlan& plan) {
@@ -259,7 +287,7 @@ status check_team(const Program& program, const std::optional<Storage>& cache) {
             "attend: head dimension " + std::to_string(kv.head_dim) + " is above " + std::to_string(simd::kMaxHeadDim));
     if (cache) {
       const std::string name(info(*cache).name);
-      require(simd::kv_leaf_bytes(*cache, kv.head_dim) > 0,
+      require(simd::kv_leaf_bytes(*cache, kv_shape(kv)) > 0,
               *cache == Storage::q8_0
                   ? "cache: q8_0 needs a head dimension that is a multiple of 32, not " + std::to_string(kv.head_dim)
                   : "cache: storage " + name + " is not in {f32, f16, bf16, q8_0}");
@@ -271,6 +299,10 @@ status check_team(const Program& program, const std::optional<Storage>& cache) {
       const int keys = program.states[static_cast<std::size_t>(scan->state)].rows;
       require(keys <= simd::kMaxHeadDim,
               step.name + ": key dimension " + std::to_string(keys) + " is above " + std::to_string(simd::kMaxHeadDim));
+    } else if (const auto* attend = std::get_if<Attend>(&step.op)) {
+      require(!attend->latent, step.name + ": latent attention has no team kernel");
+      require(!attend->top_keys, step.name + ": attention to top keys has no team kernel");
+      require(!attend->walk && !attend->score, step.name + ": a walk or score of its own has no team kernel");
     }
   for (const Step& step : program.steps) {
     const auto* experts = std::get_if<Experts>(&step.op);

@@ -32,13 +32,16 @@ struct TeamNorm {
   const float* weight;
   float eps;
   float scale;
+  int width;          // entries it is over
+  const float* bias;  // null: none, and no mean is subtracted
 };
 
 // A unit of a Project: consecutive rows that one worker computes for all tokens, whole tiles of each dot it touches.
-// Store, AddTo: rows of dot 0. Gated: the same rows of both dots. Append: whole heads; a unit of kv heads holds the
-// same heads of dots 1 and 2, so that one worker appends key and value together.
+// Store, AddTo, AppendKey: rows of dot 0. Gated: the same rows of both dots. Turn: whole heads. Append:
+// whole heads; a unit of kv heads holds the same heads of dots 1 and 2, so that one worker appends key and value
+// together.
 struct Unit {
-  int dot;  // 0, or 1 for the key/value heads of an Append
+  int dot;  // 0; of an Append 1 for the key/value heads and 3 for the gate
   int row, rows;
   std::int64_t bytes;  // of weights, to share the work by
 };
@@ -64,14 +67,18 @@ struct TeamProject {
   std::vector<Unit> units;
   std::vector<Unit> stretches;  // for one token: units joined, equally many for each worker, its own ones together
   ProjectEpilogue epilogue;
-  std::optional<TeamNorm> query_norm, key_norm;
+  std::optional<TeamNorm> query_norm, key_norm;  // of Turn and AppendKey: the first
   bool last_only;
 };
 
 struct TeamAttend {
-  Value query, out;
-  int cache, heads, kv_heads, head_dim, window;
+  Value query, out, gate;
+  int cache, heads, kv_heads, window;
+  simd::KvShape shape;
   float scale, soft_cap;
+  const float* sinks;  // null: none
+
+  const float* sink(int head) const { return sinks ? sinks + head : nullptr; }
 };
 
 struct TeamScan {

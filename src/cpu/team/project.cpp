@@ -14,7 +14,8 @@ float TeamExecutor::prepare_row(const TeamProject& step, int token, Local& local
   if (step.add) {
     const float* y = at(step.add->y, tokens, token);
     float* sum = keep_sum ? at(step.add->out, tokens, token) : local.row.data();
-    k_.norm(y, step.add->norm.weight, norm_scale(k_, y, step.width, step.add->norm.eps, step.add->norm.scale), step.width, sum);
+    k_.norm(y, step.add->norm.weight, norm_scale(k_, y, step.width, step.add->norm.eps, step.add->norm.scale),
+            step.width, sum);
     k_.add(at(step.add->x, tokens, token), sum, step.width, sum);
     x = sum;
   } else {
@@ -98,43 +99,87 @@ void TeamExecutor::run_unit(const TeamProject& step, const Unit& unit, const Pre
                      gate(local.out.data() + row, local.out2.data() + row, unit.rows, out_rows(e.out, t));
                    }
                  },
-                 [&](const Append& e) { append_heads(step, e, unit, in, tokens, local); }},
+                 [&](const Append& e) { append_heads(step, e, unit, in, tokens, local); },
+                 [&](const Turn& e) {
+                   const auto stride = static_cast<std::size_t>(width(e.out));
+                   dot(step.dots[0], unit, in, tokens, out_rows(e.out, 0), stride);
+                   turn_heads(out_rows(e.out, 0), stride, unit, width(e.out) / e.heads, step.query_norm, e.rope,
+                              tokens);
+                 },
+                 [&](const AppendKey& e) { append_key(step, e, unit, in, tokens); }},
       step.epilogue);
 }
 
-void TeamExecutor::turn_head(float* head, const std::optional<TeamNorm>& norm, int rope, int token,
-                             int head_dim) const {
-  if (norm) k_.norm(head, norm->weight, norm_scale(k_, head, head_dim, norm->eps, norm->scale), head_dim, head);
+void TeamExecutor::normalise(float* x, const TeamNorm& norm) const {
+  const int n = norm.width;
+  if (norm.bias) {
+    float mean = 0;
+    for (int i = 0; i < n; ++i) mean += x[i];
+    mean /= static_cast<float>(n);
+    for (int i = 0; i < n; ++i) x[i] -= mean;
+  }
+  k_.norm(x, norm.weight, norm_scale(k_, x, n, norm.eps, norm.scale), n, x);
+  if (norm.bias) k_.add(x, norm.bias, n, x);
+}
+
+void TeamExecutor::turn_head(float* head, const std::optional<TeamNorm>& norm, int rope, int token) const {
+  if (norm) normalise(head, *norm);
   if (rope < 0) return;
   const RopeSpec& r = model_->program.ropes[static_cast<std::size_t>(rope)];
   const std::size_t row = static_cast<std::size_t>(token) * static_cast<std::size_t>(r.dims / 2);
-  k_.rope(head, cos_[static_cast<std::size_t>(rope)].data() + row, sin_[static_cast<std::size_t>(rope)].data() + row,
-          r.dims, r.interleaved);
+  k_.rope(head + r.skip, cos_[static_cast<std::size_t>(rope)].data() + row,
+          sin_[static_cast<std::size_t>(rope)].data() + row, r.dims, r.interleaved);
+}
+
+void TeamExecutor::turn_heads(float* rows, std::size_t stride, const Unit& unit, int head_dim,
+                              const std::optional<TeamNorm>& norm, int rope, int tokens) const {
+  for (int t = 0; t < tokens; ++t)
+    for (int row = 0; row < unit.rows; row += head_dim)
+      turn_head(rows + static_cast<std::size_t>(t) * stride + row, norm, rope, t);
 }
 
 void TeamExecutor::append_heads(const TeamProject& step, const Append& e, const Unit& unit, const Prepared& in,
                                 int tokens, Local& local) {
-  const int d = model_->program.caches[static_cast<std::size_t>(e.cache)].head_dim;
-  const auto n = static_cast<std::size_t>(unit.rows);
-  if (unit.dot == 0) {
-    float* query = at(e.query, tokens) + unit.row;
-    dot(step.dots[0], unit, in, tokens, query, static_cast<std::size_t>(width(e.query)));
-    for (int t = 0; t < tokens; ++t)
-      for (int row = 0; row < unit.rows; row += d)
-        turn_head(query + static_cast<std::ptrdiff_t>(t) * width(e.query) + row, step.query_norm, e.rope, t, d);
+  const auto [key_dim, value_dim, keys_only] = cache_.shape(e.cache);
+  if (unit.dot != 1) {
+    const Value to = unit.dot == 0 ? e.query : e.gate;
+    const auto stride = static_cast<std::size_t>(width(to));
+    float* rows = at(to, tokens) + unit.row;
+    dot(step.dots[static_cast<std::size_t>(unit.dot)], unit, in, tokens, rows, stride);
+    if (unit.dot == 0) turn_heads(rows, stride, unit, key_dim, step.query_norm, e.rope, tokens);
     return;
   }
-  dot(step.dots[1], unit, in, tokens, local.out.data(), n);
-  dot(step.dots[2], unit, in, tokens, local.out2.data(), n);
+  const int heads = unit.rows / key_dim, first = unit.row / key_dim;
+  const Unit values{2, first * value_dim, heads * value_dim, 0};
+  const auto keys_stride = static_cast<std::size_t>(unit.rows), values_stride = static_cast<std::size_t>(values.rows);
+  dot(step.dots[1], unit, in, tokens, local.out.data(), keys_stride);
+  dot(step.dots[2], values, in, tokens, local.out2.data(), values_stride);
+  turn_heads(local.out.data(), keys_stride, unit, key_dim, step.key_norm, e.rope, tokens);
   for (int t = 0; t < tokens; ++t)
-    for (int row = 0; row < unit.rows; row += d) {
-      float* key = local.out.data() + static_cast<std::size_t>(t) * n + row;
-      const float* value = local.out2.data() + static_cast<std::size_t>(t) * n + row;
-      turn_head(key, step.key_norm, e.rope, t, d);
+    for (int h = 0; h < heads; ++h) {
       const int position = position_ + t;
-      k_.kv_append(cache_.type(), cache_.leaf(e.cache, (unit.row + row) / d, position), position % simd::kLeafKeys, key,
-                   value, d);
+      k_.kv_append(cache_.type(), cache_.leaf(e.cache, first + h, position), position % simd::kLeafKeys,
+                   local.out.data() + static_cast<std::size_t>(t) * keys_stride + h * key_dim,
+                   local.out2.data() + static_cast<std::size_t>(t) * values_stride + h * value_dim,
+                   {key_dim, value_dim, keys_only});
     }
+}
+
+// The last worker to finish its rows of the key norms, turns and appends it.
+void TeamExecutor::append_key(const TeamProject& step, const AppendKey& e, const Unit& unit, const Prepared& in,
+                              int tokens) {
+  const int n = width(e.row);
+  dot(step.dots[0], unit, in, tokens, at(e.row, tokens) + unit.row, static_cast<std::size_t>(n));
+  std::atomic<int>& done = done_.front();
+  if (done.fetch_add(unit.rows, std::memory_order_acq_rel) + unit.rows < n) return;
+  done.store(0, std::memory_order_relaxed);
+  for (int t = 0; t < tokens; ++t) {
+    std::copy_n(at(e.row, tokens, t), n, key_.data());
+    turn_head(key_.data(), step.query_norm, e.rope, t);
+    const int position = position_ + t;
+    k_.kv_append(cache_.type(), cache_.leaf(e.cache, 0, position), position % simd::kLeafKeys, key_.data(), nullptr,
+                 cache_.shape(e.cache));
+  }
 }
 
 }  // namespace fourfold::team
