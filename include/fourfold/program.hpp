@@ -209,9 +209,9 @@ struct Project {
 // queries key_down_h q over c itself, and value_up_h of what they gather (the absorbed form). Equal but for rounding.
 // DeepSeek-AI 2024 (DeepSeek-V2), section 2.1
 struct Latent {
-  Weight key_up;    // [heads * nope, rank]
-  Weight key_down;  // [heads * rank, nope]: key_up, each head transposed
-  Weight value_up;  // [heads * value dim, rank]
+  Weight key_up;    // a stack of heads, [nope, rank] each
+  Weight key_down;  // a stack of heads, [rank, nope] each: key_up, transposed
+  Weight value_up;  // a stack of heads, [value dim, rank] each
 };
 
 // Only the `count` keys of the largest score are attended to: sum over heads of weights[h] * max(0, scale * query_h .

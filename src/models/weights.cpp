@@ -94,6 +94,14 @@ Weight Weights::heads(const std::string& name, const HeadRows& at, std::int64_t 
   return by_name_[key] = Weight{static_cast<int>(specs_.size()) - 1};
 }
 
+Weight Weights::head_rows(const std::string& name, const HeadRows& at, std::int64_t cols) {
+  const Weight weight = heads(name, at, cols);
+  TensorSpec& spec = specs_[static_cast<std::size_t>(weight.id)];
+  spec.rows = at.heads * at.count;
+  spec.stack = 1;
+  return weight;
+}
+
 Dot Weights::dot(const std::string& name, std::int64_t rows, std::int64_t cols, std::optional<bool> bias) {
   const Weight weight = matrix(name, rows, cols);
   const bool scaled = specs_[static_cast<std::size_t>(weight.id)].storage == Storage::fp8;

@@ -51,6 +51,8 @@ class Weights {
     std::int64_t heads, stride, first, count;
   };
   Weight heads(const std::string& name, const HeadRows& at, std::int64_t cols, bool turned = false);
+  // The same rows as one matrix [heads * count, cols].
+  Weight head_rows(const std::string& name, const HeadRows& at, std::int64_t cols);
   // NAME.weight and NAME.bias: with one, without, or (unset) as the file has it.
   Dot dot(const std::string& name, std::int64_t rows, std::int64_t cols, std::optional<bool> bias = {});
   // NAME as it is called in the file ("ssm_a", "conv.weight"), rows x cols; a vector has 1 row.

@@ -107,7 +107,8 @@ Value Builder::attend(Value query, int cache, int heads, float scale, float soft
 
 Value Builder::attend(Attend step) {
   const CacheSpec& kv = program_.caches[static_cast<std::size_t>(step.cache)];
-  step.out = value("attend", step.latent ? tensor(step.latent->value_up).rows : std::int64_t{step.heads} * kv.values());
+  step.out = value(
+      "attend", step.latent ? step.heads * tensor(step.latent->value_up).rows : std::int64_t{step.heads} * kv.values());
   program_.steps.push_back({prefix_ + "attend", step});
   return step.out;
 }

@@ -67,7 +67,7 @@ StepCost attend_cost(const Program& program, const Attend& s, int tokens, std::i
   for (Weight w : {s.latent->key_down, s.latent->value_up}) {  // as the absorbed form reads and multiplies them
     const TensorSpec& t = program.tensor(w);
     c.weight_bytes += tensor_bytes(program, w);
-    c.flops += 2.0 * static_cast<double>(t.rows) * static_cast<double>(t.cols) * tokens;
+    c.flops += 2.0 * static_cast<double>(t.stack * t.rows) * static_cast<double>(t.cols) * tokens;
   }
   return c;
 }

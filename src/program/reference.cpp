@@ -108,10 +108,7 @@ class ReferenceExecutor : public Executor {
     const auto& c = state_.caches[static_cast<std::size_t>(cache)];
     const std::ptrdiff_t row = std::ptrdiff_t{position} * spec.kv_heads + head;
     std::copy_n(c.keys.begin() + row * spec.head_dim, spec.head_dim, key);
-    if (spec.keys_only)
-      std::copy_n(key, spec.values(), value);
-    else
-      std::copy_n(c.values.begin() + row * spec.values(), spec.values(), value);
+    if (!spec.keys_only) std::copy_n(c.values.begin() + row * spec.values(), spec.values(), value);
   }
 
  private:

@@ -71,8 +71,8 @@ class ReferenceAttend {
   void expand() {
     const auto& [key_up, key_down, value_up] = *step_.latent;
     const int rank = static_cast<int>(program_.tensor(key_up).cols), rotary = spec_.head_dim - rank;
-    const int nope = static_cast<int>(program_.tensor(key_up).rows) / step_.heads;
-    const int columns = static_cast<int>(program_.tensor(value_up).rows) / step_.heads;
+    const int nope = static_cast<int>(program_.tensor(key_up).rows);
+    const int columns = static_cast<int>(program_.tensor(value_up).rows);
     const T* stored = cache(step_.cache).keys.data();
     keys_.clear();
     values_.clear();

@@ -7,8 +7,8 @@
 #include <fourfold/fold.hpp>
 #include <vector>
 
-#include "program/reference_route.hpp"
 #include "program/reference_attend.hpp"
+#include "program/reference_route.hpp"
 #include "program/reference_scan.hpp"
 #include "program/reference_state.hpp"
 #include "program/reference_weights.hpp"

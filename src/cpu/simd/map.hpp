@@ -82,11 +82,6 @@ void silu_gate(const float* gate, const float* up, int n, float* out) {
   map_rows<V>(gate, up, n, out, [](auto g, auto u) { return V::mul(times_sigmoid<V>(g, g), u); });
 }
 
-template <class V>
-void sigmoid_gate(const float* gate, int n, float* x) {
-  map_rows<V>(x, gate, n, x, [](auto v, auto g) { return times_sigmoid<V>(v, g); });
-}
-
 // gelu(x) = x / 2 (1 + tanh z) = x sigmoid(2 z), z = sqrt(2 / pi) (x + 0.044715 x^3)
 template <class V>
 void gelu_gate(const float* gate, const float* up, int n, float* out) {

@@ -27,7 +27,8 @@ void TeamExecutor::finish_head(const TeamAttend& step, const float* state, int t
   const int tokens = static_cast<int>(ids_.size()), columns = step.shape.value;
   float* out = at(step.out, tokens, token) + std::ptrdiff_t{head} * columns;
   k_.finish(state, columns, step.sink(head), out);
-  if (step.gate.valid()) k_.sigmoid_gate(at(step.gate, tokens, token) + std::ptrdiff_t{head} * columns, columns, out);
+  if (step.gate.valid())
+    k_.sigmoid_gate(at(step.gate, tokens, token) + std::ptrdiff_t{head} * columns, out, columns, out);
 }
 
 void TeamExecutor::attend_blocks(Worker& worker, const TeamAttend& step) {

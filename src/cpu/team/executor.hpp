@@ -182,7 +182,7 @@ class TeamExecutor : public Executor {
   std::vector<float> states_;                  // decode attention: [heads, blocks] states
   std::vector<std::atomic<int>> done_;         // per kv head: items of the step under way that are done
   Lists lists_;
-  std::vector<float> key_;                     // of the one worker that finishes an AppendKey
+  std::vector<float> key_;  // of the one worker that finishes an AppendKey
   std::vector<Local> locals_;
 
   // Of the forward under way.
