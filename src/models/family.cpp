@@ -6,7 +6,9 @@
 #include "formats/checkpoint.hpp"
 #include "formats/message.hpp"
 #include "fourfold/blocks.hpp"
+#include "models/falcon_h1.hpp"
 #include "models/gemma3.hpp"
+#include "models/lfm2.hpp"
 #include "models/llama.hpp"
 #include "models/mamba2.hpp"
 #include "models/mixtral.hpp"
@@ -24,7 +26,10 @@ constexpr std::array<std::string_view, 1> kQwen2Configs = {"qwen2"};
 constexpr std::array<std::string_view, 1> kQwen3Configs = {"qwen3"};
 constexpr std::array<std::string_view, 2> kGemma3Configs = {"gemma3_text", "gemma3"};
 
+constexpr std::array<std::string_view, 1> kMambaConfigs = {"mamba"};
 constexpr std::array<std::string_view, 1> kMamba2Configs = {"mamba2"};
+constexpr std::array<std::string_view, 1> kLfm2Configs = {"lfm2"};
+constexpr std::array<std::string_view, 1> kFalconH1Configs = {"falcon_h1"};
 
 constexpr std::array<std::string_view, 1> kMixtralConfigs = {"mixtral"};
 constexpr std::array<std::string_view, 1> kQwen2MoeConfigs = {"qwen2_moe"};
@@ -36,6 +41,10 @@ constexpr std::array kFamilies = {
     Family{"qwen3", "qwen3", kQwen3Configs, read_gguf_qwen3, read_config_qwen3, build_qwen3, nullptr, {}},
     Family{"gemma3", "gemma3", kGemma3Configs, read_gguf_gemma3, read_config_gemma3, build_gemma3, complete_gemma3,
            kGemma3Names},
+    Family{"mamba", "mamba", kMambaConfigs, read_gguf_mamba, read_config_mamba, build_mamba, nullptr, kMambaNames},
+    Family{"lfm2", "lfm2", kLfm2Configs, read_gguf_lfm2, read_config_lfm2, build_lfm2, nullptr, kLfm2Names},
+    Family{"falcon_h1", "falcon-h1", kFalconH1Configs, read_gguf_falcon_h1, read_config_falcon_h1, build_falcon_h1,
+           nullptr, kFalconH1Names},
     Family{"mamba2", "mamba2", kMamba2Configs, read_gguf_mamba2, read_config_mamba2, build_mamba2, nullptr,
            kMamba2Names},
     Family{"mixtral", "", kMixtralConfigs, nullptr, read_config_mixtral, build_llama, nullptr, kMixtralNames},

@@ -28,12 +28,14 @@ struct RopeHyper {
 struct ScanHyper {
   int heads = 0, key_heads = 0;  // of values; of keys and queries (Mamba's groups)
   int key_dim = 0, value_dim = 0;
-  int kernel = 0;  // of the short convolution
-  std::optional<bool> conv_bias{}, bias{};
-  bool rate_is_log = true;  // the file stores log(-A)
+  int kernel = 0;                                       // of the short convolution
+  int step_rank = 0;                                    // of Mamba-1's steps
+  std::optional<bool> conv_bias{}, bias{}, out_bias{};  // of the convolution and the projections there and back
+  bool rate_is_log = true;                              // the file stores log(-A)
   float step_low = 0, step_high = std::numeric_limits<float>::infinity();
   float strength_scale = 1;
   int norm_group = 0;  // numbers that the gated norm takes together; 0: there is none
+  bool gate_first = true;
 
   int inner() const { return heads * value_dim; }
   int keys() const { return key_heads * key_dim; }
@@ -53,6 +55,13 @@ struct ExpertsHyper {
   std::vector<bool> routed{};  // per layer; empty: all are
 
   bool in_layer(int layer) const { return count > 0 && (routed.empty() || routed[static_cast<std::size_t>(layer)]); }
+};
+
+// Factors that some families put between the parts of a layer.
+struct Multipliers {
+  float logits = 1, key = 1, attention_in = 1, attention_out = 1, scan_in = 1, scan_out = 1, residual = 1;
+  std::vector<float> mlp{1, 1};            // on the gate, and on what comes back
+  std::vector<float> scan{1, 1, 1, 1, 1};  // on z, x, B, C and the steps
 };
 
 // What stands in a layer of a hybrid family.
@@ -81,6 +90,7 @@ struct Hyper {
 
   ScanHyper scan{};
   ExpertsHyper experts{};
+  Multipliers multipliers{};
   std::vector<LayerKind> kinds{};  // per layer, of hybrid families
   bool attends(int layer) const { return kinds[static_cast<std::size_t>(layer)] == LayerKind::attention; }
 

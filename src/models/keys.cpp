@@ -36,6 +36,11 @@ T Keys::take(std::string_view key, const std::optional<T>& fallback,
 
 bool Keys::has(std::string_view key) { return look(key) != nullptr; }
 
+bool Keys::has_text(std::string_view key) {
+  const MetaValue* value = look(key);
+  return value && std::holds_alternative<std::string_view>(*value);
+}
+
 bool Keys::has_list(std::string_view key) {
   const MetaValue* value = look(key);
   return value && std::holds_alternative<std::vector<std::int64_t>>(*value);

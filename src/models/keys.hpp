@@ -20,6 +20,7 @@ class Keys {
   Keys(const Metadata& metadata, std::string prefix) : metadata_(metadata), prefix_(std::move(prefix)) {}
 
   bool has(std::string_view key);
+  bool has_text(std::string_view key);
   bool has_list(std::string_view key);  // of integers or booleans
   // The value, the fallback when the key is absent, or (without fallback) an error that names the key.
   std::int64_t integer(std::string_view key, std::optional<std::int64_t> fallback = {});

@@ -38,13 +38,38 @@ Value mamba2_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x, co
                              .skip = w.tensor("ssm_d", 1, s.heads),
                              .step_low = s.step_low,
                              .step_high = s.step_high});
-  Map gated{.in = b.columns(read), .gate = part(packed, 0, inner, scales.z), .gate_first = true};
+  Map gated{.in = b.columns(read), .gate = part(packed, 0, inner, scales.z), .gate_first = s.gate_first};
   if (s.norm_group > 0) {
     gated.norm = w.norm("ssm_norm", inner, h.eps);
     gated.group = s.norm_group;
   }
   const Value y = b.map("ssm_norm", gated);
-  return b.project("ssm_out", {y}, scaled(w.dot("ssm_out", h.width, inner, s.bias), scales.out), AddTo{.x = x});
+  return b.project("ssm_out", {y}, scaled(w.dot("ssm_out", h.width, inner, s.out_bias), scales.out), AddTo{.x = x});
+}
+
+Value mamba_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
+  const ScanHyper& s = h.scan;
+  const int inner = s.heads, keys = s.key_dim;
+  const Value packed = b.project("ssm_in", in, w.dot("ssm_in", 2 * inner, h.width, s.bias));
+  const Dot conv = w.dot("ssm_conv1d", inner, s.kernel, s.conv_bias);
+  const Value mixed =
+      b.conv({.in = {part(packed, 0, inner)}, .weights = conv.weight, .bias = conv.bias, .activation = h.activation});
+  const Value selected = b.project("ssm_x", {mixed}, w.dot("ssm_x", s.step_rank + 2 * keys, inner, false));
+  const Value rank = b.map("ssm_rank", {.in = part(selected, 0, s.step_rank)});
+  const Value dt = b.project("ssm_dt", {rank}, Dot{w.matrix("ssm_dt", inner, s.step_rank)});
+  const Value read = b.scan({.mechanism = Mechanism::mamba,
+                             .heads = inner,
+                             .key_heads = 1,
+                             .query = part(selected, s.step_rank + keys, keys),
+                             .key = part(selected, s.step_rank, keys),
+                             .value = b.columns(mixed),
+                             .decay = b.columns(dt),
+                             .rate = w.tensor("ssm_a", inner, keys),
+                             .rate_is_log = s.rate_is_log,
+                             .decay_bias = w.tensor("ssm_dt.bias", 1, inner),
+                             .skip = w.tensor("ssm_d", 1, inner)});
+  const Value y = b.map("ssm_gate", {.in = b.columns(read), .gate = part(packed, inner, inner), .gate_first = true});
+  return b.project("ssm_out", {y}, w.dot("ssm_out", h.width, inner, s.out_bias), AddTo{.x = x});
 }
 
 Value attention_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x, const AttentionParts& parts) {

@@ -17,6 +17,10 @@ struct MixerScales {
 // skip, the gate, the norm of groups (where there is one), the way back.              Dao and Gu 2024
 Value mamba2_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x, const MixerScales& scales = {});
 
+// x + the Mamba-1 mixer of `in`: steps of each channel come from `step_rank` numbers, B and C serve all channels.
+// Gu and Dao 2023
+Value mamba_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x);
+
 // x + softmax attention of `in` with rotary embedding `rope` (-1: none).
 struct AttentionParts {
   int rope = -1;

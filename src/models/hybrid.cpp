@@ -1,0 +1,50 @@
+#include "models/hybrid.hpp"
+
+namespace fourfold {
+namespace {
+
+constexpr std::int64_t kMaxHeads = 1 << 16, kMaxDim = 1 << 12;
+
+}  // namespace
+
+void read_config_mamba_keys(Keys& keys, Hyper& h) {
+  ScanHyper& s = h.scan;
+  const int inner = static_cast<int>(keys.number("mamba_expand", 2.0) * h.width);
+  s.heads = keys.count("mamba_n_heads", 1, kMaxHeads, 128);
+  if (keys.has_text("mamba_d_head")) keys.expect("mamba_d_head", "auto");
+  s.value_dim =
+      keys.has_text("mamba_d_head") ? inner / s.heads : keys.count("mamba_d_head", 1, kMaxDim, inner / s.heads);
+  s.key_heads = keys.count("mamba_n_groups", 1, s.heads, 1);
+  s.key_dim = keys.count("mamba_d_state", 1, kMaxDim, 256);
+  s.kernel = keys.count("mamba_d_conv", 2, 16, 4);
+  s.conv_bias = keys.flag("mamba_conv_bias", true);
+  s.bias = s.out_bias = keys.flag("mamba_proj_bias", false);
+  s.norm_group = s.inner() / s.key_heads;
+  if (s.heads % s.key_heads != 0)
+    keys.refuse("mamba_n_groups", std::to_string(s.key_heads),
+                "a divisor of the " + std::to_string(s.heads) + " heads");
+  read_step_limits(keys, "time_step_limit", s);
+  keys.ignore({"mamba_chunk_size", "num_logits_to_keep"});
+}
+
+void read_layer_kinds(Keys& keys, const char* key, Hyper& h) {
+  h.kinds.clear();
+  for (const std::string& type : keys.texts(key)) {
+    if (type == "attention" || type == "full_attention")
+      h.kinds.push_back(LayerKind::attention);
+    else if (type == "mamba" || type == "conv" || type == "linear_attention")
+      h.kinds.push_back(LayerKind::scan);
+    else if (type == "mlp")
+      h.kinds.push_back(LayerKind::feed_forward);
+    else if (type == "moe")
+      h.kinds.push_back(LayerKind::experts);
+    else
+      keys.refuse(key, '"' + type + '"', "full_attention, linear_attention, attention, mamba, conv, mlp, moe");
+  }
+  if (!h.kinds.empty() && h.layers > 0 && static_cast<int>(h.kinds.size()) != h.layers)
+    keys.refuse(key, "a list of " + std::to_string(h.kinds.size()),
+                "one entry for each of the " + std::to_string(h.layers) + " layers");
+  if (h.layers > 0) h.kinds.resize(static_cast<std::size_t>(h.layers), LayerKind::scan);
+}
+
+}  // namespace fourfold
