@@ -6,6 +6,7 @@
 #include "formats/checkpoint.hpp"
 #include "formats/message.hpp"
 #include "fourfold/blocks.hpp"
+#include "models/bamba.hpp"
 #include "models/falcon_h1.hpp"
 #include "models/gemma3.hpp"
 #include "models/lfm2.hpp"
@@ -13,6 +14,7 @@
 #include "models/mamba2.hpp"
 #include "models/mixtral.hpp"
 #include "models/names.hpp"
+#include "models/nemotron_h.hpp"
 #include "models/qwen2.hpp"
 #include "models/qwen3.hpp"
 #include "models/qwen_moe.hpp"
@@ -28,6 +30,9 @@ constexpr std::array<std::string_view, 2> kGemma3Configs = {"gemma3_text", "gemm
 
 constexpr std::array<std::string_view, 1> kMambaConfigs = {"mamba"};
 constexpr std::array<std::string_view, 1> kMamba2Configs = {"mamba2"};
+constexpr std::array<std::string_view, 1> kBambaConfigs = {"bamba"};
+constexpr std::array<std::string_view, 1> kGraniteHybridConfigs = {"granitemoehybrid"};
+constexpr std::array<std::string_view, 1> kNemotronHConfigs = {"nemotron_h"};
 constexpr std::array<std::string_view, 1> kLfm2Configs = {"lfm2"};
 constexpr std::array<std::string_view, 1> kFalconH1Configs = {"falcon_h1"};
 
@@ -45,6 +50,11 @@ constexpr std::array kFamilies = {
     Family{"lfm2", "lfm2", kLfm2Configs, read_gguf_lfm2, read_config_lfm2, build_lfm2, nullptr, kLfm2Names},
     Family{"falcon_h1", "falcon-h1", kFalconH1Configs, read_gguf_falcon_h1, read_config_falcon_h1, build_falcon_h1,
            nullptr, kFalconH1Names},
+    Family{"bamba", "", kBambaConfigs, nullptr, read_config_bamba, build_bamba, nullptr, kBambaNames},
+    Family{"granitemoehybrid", "", kGraniteHybridConfigs, nullptr, read_config_granite_hybrid, build_granite_hybrid,
+           nullptr, kGraniteHybridNames},
+    Family{"nemotron_h", "", kNemotronHConfigs, nullptr, read_config_nemotron_h, build_nemotron_h, nullptr,
+           kNemotronHNames},
     Family{"mamba2", "mamba2", kMamba2Configs, read_gguf_mamba2, read_config_mamba2, build_mamba2, nullptr,
            kMamba2Names},
     Family{"mixtral", "", kMixtralConfigs, nullptr, read_config_mixtral, build_llama, nullptr, kMixtralNames},

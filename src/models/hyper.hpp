@@ -46,6 +46,7 @@ struct ExpertsHyper {
   int count = 0;  // 0: the model has none
   RouteRule rule{};
   int ff = 0;
+  int latent = 0;               // numbers that routed experts work on; 0: the width of the residual stream
   int shared_ff = 0;            // of all shared experts together; 0: there are none
   bool shared_gate = false;     // each token weighs them
   bool bias = false;            // of router and experts
@@ -91,6 +92,7 @@ struct Hyper {
   ScanHyper scan{};
   ExpertsHyper experts{};
   Multipliers multipliers{};
+  bool positions = true;  // attention turns its heads
   std::vector<LayerKind> kinds{};  // per layer, of hybrid families
   bool attends(int layer) const { return kinds[static_cast<std::size_t>(layer)] == LayerKind::attention; }
 
