@@ -39,8 +39,8 @@ Value granite_mlp(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
   }
   const Value shared = b.project("shared_down", {s}, down);
   const Builder::Routed routed = b.route(in, w.dot("ffn_gate_inp", e.count, h.width, false), e.rule);
-  const Value m = b.experts("experts_gate_up", in, routed, halves("ffn_gate_up_exps", e.count, e.ff),
-                            {.activation = h.activation});
+  const Value m =
+      b.experts("experts_gate_up", in, routed, halves("ffn_gate_up_exps", e.count, e.ff), {.activation = h.activation});
   const Value made = b.experts("experts_down", {m}, routed, {{w.experts("ffn_down_exps", e.count, h.width, e.ff)}},
                                {.per_choice = true});
   return b.combine(made, routed, {.x = x, .shared = shared, .scale = h.multipliers.residual});

@@ -92,7 +92,7 @@ struct Hyper {
   ScanHyper scan{};
   ExpertsHyper experts{};
   Multipliers multipliers{};
-  bool positions = true;  // attention turns its heads
+  bool positions = true;           // attention turns its heads
   std::vector<LayerKind> kinds{};  // per layer, of hybrid families
   bool attends(int layer) const { return kinds[static_cast<std::size_t>(layer)] == LayerKind::attention; }
 

@@ -36,8 +36,8 @@ Value squared_experts(Builder& b, Weights& w, const Hyper& h, Input in, Value x)
   const Builder::Routed routed =
       b.route(in, w.dot("ffn_gate_inp", e.count, h.width, false), e.rule, w.tensor("exp_probs_b.bias", 1, e.count));
   const int width = e.latent > 0 ? e.latent : h.width;
-  const Input to{e.latent > 0 ? Input{b.project("latent_down", in, w.dot("ffn_latent_down", width, h.width, h.bias.mlp))}
-                              : in};
+  const Input to{
+      e.latent > 0 ? Input{b.project("latent_down", in, w.dot("ffn_latent_down", width, h.width, h.bias.mlp))} : in};
   const Value m = b.experts("experts_up", to, routed, {{w.experts("ffn_up_exps", e.count, e.ff, width)}},
                             {.activation = h.activation});
   const Value made = b.experts("experts_down", {m}, routed, {{w.experts("ffn_down_exps", e.count, width, e.ff)}},
@@ -97,13 +97,37 @@ void read_config_nemotron_h(Keys& keys, Hyper& h) {
   e.count = 8;
   if (std::find(h.kinds.begin(), h.kinds.end(), LayerKind::experts) != h.kinds.end())
     read_config_experts(keys, h, "n_routed_experts");
-  keys.ignore({"n_routed_experts", "num_experts_per_tok", "n_shared_experts", "output_router_logits", "attention_bias",
-               "hidden_dropout", "expand", "chunk_size", "mamba_chunk_size", "mamba_expand", "mamba_proj_bias",
-               "mamba_ssm_cache_dtype", "moe_shared_expert_overlap", "mtp_layers_block_type",
-               "mtp_hybrid_override_pattern", "num_nextn_predict_layers", "num_logits_to_keep",
-               "rescale_prenorm_residual", "residual_in_fp32", "sliding_window", "time_step_floor", "time_step_limit",
-               "time_step_max", "mamba_dt_max", "mamba_dt_limit", "mamba_dt_init_floor", "use_mamba_kernels",
-               "layer_norm_epsilon", "rope_theta", "rope_parameters.", "partial_rotary_factor"});
+  keys.ignore({"n_routed_experts",
+               "num_experts_per_tok",
+               "n_shared_experts",
+               "output_router_logits",
+               "attention_bias",
+               "hidden_dropout",
+               "expand",
+               "chunk_size",
+               "mamba_chunk_size",
+               "mamba_expand",
+               "mamba_proj_bias",
+               "mamba_ssm_cache_dtype",
+               "moe_shared_expert_overlap",
+               "mtp_layers_block_type",
+               "mtp_hybrid_override_pattern",
+               "num_nextn_predict_layers",
+               "num_logits_to_keep",
+               "rescale_prenorm_residual",
+               "residual_in_fp32",
+               "sliding_window",
+               "time_step_floor",
+               "time_step_limit",
+               "time_step_max",
+               "mamba_dt_max",
+               "mamba_dt_limit",
+               "mamba_dt_init_floor",
+               "use_mamba_kernels",
+               "layer_norm_epsilon",
+               "rope_theta",
+               "rope_parameters.",
+               "partial_rotary_factor"});
 }
 
 Program build_nemotron_h(const Hyper& h, Weights& w) {
