@@ -95,24 +95,29 @@ class HeadScan {
       const auto n = static_cast<std::size_t>(of.keys());
       q = {memory.data(), n}, k = {q.data() + n, n}, v = {k.data() + n, static_cast<std::size_t>(of.width_)};
     }
-    std::span<const float> query(int t) const {
-      read(of.in_.q.matrix, t, std::int64_t{of.key_head()} * of.keys(), of.keys(), q.data());
-      return q;
+    // `count` numbers of a row: where they stand, if they stand there as floats, else copied to `to`.
+    template <class M>
+    static std::span<const float> row(const M& matrix, int t, std::int64_t column, std::span<float> to) {
+      if constexpr (std::is_same_v<M, Rows<float>> || std::is_same_v<M, Rows<const float>>) {
+        return {&matrix(t, column), to.size()};
+      } else {
+        read(matrix, t, column, static_cast<int>(to.size()), to.data());
+        return to;
+      }
     }
     Token at(int t) const {
       const auto& in = of.in_;
       const std::int64_t channel = std::int64_t{of.head_} * in.v.dim() + of.column_;
-      read(in.k.matrix, t, std::int64_t{of.key_head()} * of.keys(), of.keys(), k.data());
-      read(in.v.matrix, t, channel, of.width_, v.data());
+      const std::int64_t key = std::int64_t{of.key_head()} * of.keys();
       const auto keys = [&](Rows<const float> rows, const std::vector<float>& none) {
         return rows.data ? std::span(&rows(t, std::int64_t{of.head_} * of.keys()), k.size())
                          : std::span(none.data(), k.size());
       };
-      return {.k = k,
-              .v = v,
+      return {.k = row(in.k.matrix, t, key, k),
+              .v = row(in.v.matrix, t, channel, v),
               .alpha = in.alpha.data ? in.alpha(t, of.head_) : 1.f,
               .beta = in.beta.data ? in.beta(t, of.head_) : 1.f,
-              .q = query(t),
+              .q = row(in.q.matrix, t, key, q),
               .gate = keys(in.gate, of.ones_),
               .a = keys(in.a, of.zeros_),
               .b = keys(in.b, of.zeros_),

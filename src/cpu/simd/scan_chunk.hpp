@@ -55,37 +55,66 @@ FOURFOLD_INLINE void times(const float* x, const float* y, int n, float* out) {
   for (int i = 0; i < n; i += 16) V::store(out + i, V::mul(V::load(x + i), V::load(y + i)));
 }
 
+// A product of decays, walked over the tokens: a number, or a row of them when gated.
+template <class V, bool kGated>
+struct Decays {
+  const Chunk& c;
+  float* row;  // gated
+  float w = 1;
+
+  Decays(const Chunk& c, float* row) : c(c), row(row) {
+    if constexpr (kGated)
+      for (int k = 0; k < c.stride; k += 16) V::store(row + k, V::set(1));
+  }
+  // out = x times the product so far
+  [[gnu::always_inline]] inline void apply(const float* x, float* out) const {
+    for (int k = 0; k < c.stride; k += 16)
+      V::store(out + k, V::mul(V::load(x + k), kGated ? V::load(row + k) : V::set(w)));
+  }
+  [[gnu::always_inline]] inline void take(const ScanToken& token, int i) {
+    w *= token.decay;
+    if constexpr (kGated) times<V>(row, c.decays + i * c.stride, c.stride, row);
+  }
+  void finish() {
+    if constexpr (!kGated)
+      for (int k = 0; k < c.stride; k += 16) V::store(row + k, V::set(w));
+  }
+};
+
 // The rows of a chunk: reads and sources, as they are and times the decays from the chunk's start and to its end.
-template <class V>
+template <class V, bool kGated, Erase kErase>
 void fill_rows(const ScanRun& run, const ScanToken* tokens, Chunk& c) {
-  const bool erases = run.erase != Erase::none, pair = run.erase == Erase::pair;
-  for (int i = 0; i < c.stride; ++i) c.whole[i] = i < run.keys ? 1.f : 0.f;
+  constexpr bool kErases = kErase != Erase::none, kPair = kErase == Erase::pair;
+  Decays<V, kGated> before(c, c.whole);
   for (int i = 0; i < C; ++i) {
+    const ScanToken& token = tokens[i];
     Reads reads{c.row(c.reads, 0, i), c.row(c.reads, 1, i), 0, 0};
-    prepare_reads<V>(run, tokens[i], reads);
+    prepare_reads<V>(run, token, reads);
     c.own[i][0] = reads.own_key, c.own[i][1] = reads.own_b;
     for (int k = run.keys; k < c.stride; ++k) reads.r[k] = reads.p[k] = 0;
-    fill_row(tokens[i].k, run.keys, c.stride, c.row(c.sources, 0, i));
-    if (pair) fill_row(tokens[i].b, run.keys, c.stride, c.row(c.sources, 1, i));
-    float* const decays = c.decays + i * c.stride;
-    for (int k = 0; k < c.stride; ++k) decays[k] = tokens[i].decay;
-    if (run.gated)
-      for (int k = 0; k < run.keys; ++k) decays[k] *= tokens[i].gate[k];
-    if (erases) times<V>(reads.r, c.whole, c.stride, c.row(c.scaled, 0, i));
-    times<V>(reads.p, c.whole, c.stride, c.row(c.scaled, 1, i));
-    times<V>(c.whole, decays, c.stride, c.whole);
+    fill_row(token.k, run.keys, c.stride, c.row(c.sources, 0, i));
+    if constexpr (kPair) fill_row(token.b, run.keys, c.stride, c.row(c.sources, 1, i));
+    if constexpr (kGated) {
+      float* const decays = c.decays + i * c.stride;
+      decayed<V>(token.gate, token.decay, nullptr, run.keys, decays);
+      for (int k = run.keys; k < c.stride; ++k) decays[k] = 0;
+    }
+    if constexpr (kErases) before.apply(reads.r, c.row(c.scaled, 0, i));
+    before.apply(reads.p, c.row(c.scaled, 1, i));
+    before.take(token, i);
   }
-  for (int k = 0; k < c.stride; ++k) c.after[k] = 1;
+  before.finish();
+  Decays<V, kGated> after(c, c.after);
   for (int j = C - 1; j >= 0; --j) {
-    times<V>(c.row(c.sources, 0, j), c.after, c.stride, c.row(c.late, 0, j));
-    if (pair) times<V>(c.row(c.sources, 1, j), c.after, c.stride, c.row(c.late, 1, j));
-    times<V>(c.after, c.decays + j * c.stride, c.stride, c.after);
+    after.apply(c.row(c.sources, 0, j), c.row(c.late, 0, j));
+    if constexpr (kPair) after.apply(c.row(c.sources, 1, j), c.row(c.late, 1, j));
+    after.take(tokens[j], j);
   }
 }
 
 // product[i][j] += read_i . w(j, i) source_j over N vectors of channels, for all j < i.
 template <class V, int N, bool kGated, bool kErases>
-FOURFOLD_INLINE void pair_products(const ScanToken* tokens, const Chunk& c, int channel, int source) {
+void pair_products(const ScanToken* tokens, const Chunk& c, int channel, int source) {
   for (int j = 0; j + 1 < C; ++j) {
     const float* const from = c.row(c.sources, source, j) + channel;
     typename V::F x[N];
@@ -122,28 +151,21 @@ void all_products(const ScanToken* tokens, const Chunk& c) {
   }
 }
 
-// base[row] = scaled[row] S for `rows` consecutive rows, a multiple of R: register tiles of R rows and N vectors.
+// base[row] = scaled[row] S for a register tile of R rows and N vectors of columns.
 template <class V, int R, int N>
-FOURFOLD_INLINE void read_state(const Chunk& c, const float* panel, int keys, const float* scaled, float* base,
-                                int rows) {
-  for (int first = 0; first < rows; first += R) {
-    const float* const x = scaled + first * c.stride;
-    for (int w = 0; w < W; w += 16 * N) {
-      typename V::F sum[R][N];
-      FOURFOLD_UNROLL for (int r = 0; r < R; ++r) FOURFOLD_UNROLL for (int n = 0; n < N; ++n) sum[r][n] = V::zero();
-      const float* s = panel + w;
-      for (int k = 0; k < keys; ++k, s += W) {
-        typename V::F row[N];
-        FOURFOLD_UNROLL for (int n = 0; n < N; ++n) row[n] = V::load(s + 16 * n);
-        FOURFOLD_UNROLL for (int r = 0; r < R; ++r) {
-          const auto factor = V::set(x[r * c.stride + k]);
-          FOURFOLD_UNROLL for (int n = 0; n < N; ++n) sum[r][n] = V::fma(factor, row[n], sum[r][n]);
-        }
-      }
-      FOURFOLD_UNROLL for (int r = 0; r < R; ++r) FOURFOLD_UNROLL for (int n = 0; n < N; ++n)
-          V::store(base + (first + r) * W + w + 16 * n, sum[r][n]);
+void read_state(const Chunk& c, const float* s, int keys, const float* scaled, float* base) {
+  typename V::F sum[R][N];
+  FOURFOLD_UNROLL for (int r = 0; r < R; ++r) FOURFOLD_UNROLL for (int n = 0; n < N; ++n) sum[r][n] = V::zero();
+  for (int k = 0; k < keys; ++k, s += W) {
+    typename V::F row[N];
+    FOURFOLD_UNROLL for (int n = 0; n < N; ++n) row[n] = V::load(s + 16 * n);
+    FOURFOLD_UNROLL for (int r = 0; r < R; ++r) {
+      const auto factor = V::set(scaled[r * c.stride + k]);
+      FOURFOLD_UNROLL for (int n = 0; n < N; ++n) sum[r][n] = V::fma(factor, row[n], sum[r][n]);
     }
   }
+  FOURFOLD_UNROLL for (int r = 0; r < R; ++r) FOURFOLD_UNROLL for (int n = 0; n < N; ++n)
+      V::store(base + r * W + 16 * n, sum[r][n]);
 }
 
 // Columns of a row that may end within the vector.
@@ -164,7 +186,7 @@ FOURFOLD_INLINE void store_some(float* p, int count, typename V::F x) {
 
 // The tokens of a chunk in order, on N vectors of a panel's columns: z, y and out of each from those before it.
 template <class V, int N, Erase kErase>
-FOURFOLD_INLINE void solve(const ScanRun& run, const ScanToken* tokens, const Chunk& c, int column, int w) {
+void solve(const ScanRun& run, const ScanToken* tokens, const Chunk& c, int column, int w) {
   constexpr bool kErases = kErase != Erase::none, kPair = kErase == Erase::pair;
   float* const y = c.written + w;
   float* const z = y + C * W;
@@ -200,7 +222,7 @@ FOURFOLD_INLINE void solve(const ScanRun& run, const ScanToken* tokens, const Ch
 
 // The panel's state at the end of the chunk, rows [first, end) in register tiles of R rows and N vectors.
 template <class V, int R, int N, bool kPair>
-FOURFOLD_INLINE int write_state(const Chunk& c, float* panel, int first, int end) {
+int write_state(const Chunk& c, float* panel, int first, int end) {
   for (; first + R <= end; first += R) {
     for (int w = 0; w < W; w += 16 * N) {
       typename V::F sum[R][N];
@@ -225,19 +247,42 @@ FOURFOLD_INLINE int write_state(const Chunk& c, float* panel, int first, int end
   return first;
 }
 
+// What the next chunk's tokens bring: their rows lie a token apart, further than processors look ahead. Fetched a few
+// lines at a time, since a processor has only so many requests under way.
+template <bool kGated, Erase kErase>
+struct NextTokens {
+  const ScanRun& run;
+  const ScanToken* tokens;  // null: there are none
+  int parts;                // calls that share the work
+  int fetched = 0, called = 0;
+
+  void operator()() {
+    for (const int end = C * ++called / parts; tokens && fetched < end; ++fetched) {
+      const ScanToken& t = tokens[fetched];
+      fetch(t.q, run.keys), fetch(t.k, run.keys), fetch(t.v, run.values);
+      if constexpr (kGated) fetch(t.gate, run.keys);
+      if constexpr (kErase == Erase::pair) fetch(t.a, run.keys), fetch(t.b, run.keys);
+      for (int i = 0; i < run.values; i += 16) __builtin_prefetch(t.out + i, 1, 3);
+    }
+  }
+  FOURFOLD_INLINE void fetch(const float* p, int n) {
+    for (int i = 0; i < n; i += 16) __builtin_prefetch(p + i, 0, 3);
+  }
+};
+
 template <class V, bool kGated, Erase kErase>
-void run_chunk(const ScanRun& run, const ScanToken* tokens, Chunk& c) {
+void run_chunk(const ScanRun& run, const ScanToken* tokens, bool more, Chunk& c) {
   constexpr int R = V::kScanRows, N = V::kScanColumns;
   constexpr bool kPair = kErase == Erase::pair;
-  fill_rows<V>(run, tokens, c);
+  constexpr int kReads = kErase == Erase::none ? 1 : 2, kFirst = (2 - kReads) * C;
+  fill_rows<V, kGated, kErase>(run, tokens, c);
   all_products<V, kGated, kErase>(tokens, c);
+  NextTokens<kGated, kErase> next{run, more ? tokens + C : nullptr, c.panels * kReads * C / R};
   for (int p = 0; p < c.panels; ++p) {
     float* const panel = c.state + p * run.keys * W;
-    if constexpr (kErase == Erase::none) {
-      read_state<V, R, N>(c, panel, run.keys, c.row(c.scaled, 1, 0), c.base + C * W, C);
-    } else {
-      read_state<V, R, N>(c, panel, run.keys, c.scaled, c.base, 2 * C);
-    }
+    for (int row = kFirst; row < 2 * C; row += R, next())
+      for (int w = 0; w < W; w += 16 * N)
+        read_state<V, R, N>(c, panel + w, run.keys, c.row(c.scaled, 0, row), c.base + row * W + w);
     for (int w = 0; w < W; w += 16 * N) solve<V, N, kErase>(run, tokens, c, p * W, w);
     const int done = write_state<V, R, N, kPair>(c, panel, 0, run.keys);
     write_state<V, 1, N, kPair>(c, panel, done, run.keys);
@@ -268,7 +313,7 @@ void chunks_of(const ScanRun& run) {
   if (whole > 0) {
     Chunk chunk(run);
     to_panels(run, chunk);
-    for (int t = 0; t < whole; t += C) run_chunk<V, kGated, kErase>(run, run.tokens + t, chunk);
+    for (int t = 0; t < whole; t += C) run_chunk<V, kGated, kErase>(run, run.tokens + t, t + C < whole, chunk);
     from_panels(run, chunk);
   }
   ScanRun rest = run;
