@@ -58,7 +58,7 @@ inline std::vector<const Kernels*> levels() {
 
 inline auto every_storage() {
   return ::testing::Values(Storage::f32, Storage::f16, Storage::bf16, Storage::q4_0, Storage::q4_1, Storage::q5_0,
-                           Storage::q5_1, Storage::q8_0, Storage::q4_k, Storage::q5_k, Storage::q6_k);
+                           Storage::q5_1, Storage::q8_0, Storage::q4_k, Storage::q5_k, Storage::q6_k, Storage::mxfp4);
 }
 inline std::string storage_name(const ::testing::TestParamInfo<Storage>& p) { return std::string(info(p.param).name); }
 
@@ -88,7 +88,10 @@ inline void random_block(Storage storage, Random& random, std::uint8_t* block) {
     case Storage::q4_k:
     case Storage::q5_k:
       put_f16(block + 2, scale());
-      [[fallthrough]];
+      return put_f16(block, scale());
+    case Storage::mxfp4:
+      block[0] = static_cast<std::uint8_t>(119 + random() % 4);
+      return;
     default:
       return put_f16(block + (storage == Storage::q6_k ? 208 : 0), scale());
   }

@@ -157,6 +157,12 @@ TEST(Blocks, EveryMxfp4CodeAndScaleIsTheNumberOfItsDefinition) {  // OCP microsc
   EXPECT_TRUE(std::isnan(decode(Storage::mxfp4, nan.data(), 0)));
 }
 
+TEST(Blocks, Mxfp4HoldsNeighboursSixteenApart) {  // fault Q5
+  std::array<std::uint8_t, 17> block{127, 0x21};
+  for (int i = 0; i < 32; ++i)
+    EXPECT_EQ(decode(Storage::mxfp4, block.data(), i), i == 0 ? 0.5f : i == 16 ? 1.0f : 0.0f) << i;
+}
+
 TEST(Blocks, EveryNvfp4CodeAndScaleIsTheNumberOfItsDefinition) {
   constexpr double kValues[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   for (int scale = 0; scale < 127; ++scale)

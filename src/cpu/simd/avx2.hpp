@@ -134,6 +134,10 @@ struct Avx2 {
     return _mm_cvtsi128_si32(_mm_max_epi32(c, _mm_shuffle_epi32(c, 0xb1)));
   }
 
+  FOURFOLD_INLINE I lookup(const std::uint8_t (&table)[16], I indices) {
+    const __m256i t = _mm256_broadcastsi128_si256(load128(table));
+    return {_mm256_shuffle_epi8(t, indices.a), _mm256_shuffle_epi8(t, indices.b)};
+  }
   template <int First>
   FOURFOLD_INLINE I bits_to_bytes(I lanes) {
     return {spread<First>(lanes.a), spread<First>(lanes.b)};

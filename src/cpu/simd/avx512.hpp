@@ -119,6 +119,11 @@ struct Avx512 {
   FOURFOLD_INLINE I as_int(F a) { return _mm512_castps_si512(a); }
   FOURFOLD_INLINE int maximum_i(I x) { return _mm512_reduce_max_epi32(x); }
 
+  // Each byte of `indices`, 0..15, as the byte of `table` that it names.
+  FOURFOLD_INLINE I lookup(const std::uint8_t (&table)[16], I indices) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table))),
+                               indices);
+  }
   // Bits First..First+3 of each lane as its four bytes, 0x10 or 0.
   template <int First>
   FOURFOLD_INLINE I bits_to_bytes(I lanes) {

@@ -212,5 +212,30 @@ struct Q6_KLoad {
   }
 };
 
+// Twice the sixteen E2M1 values 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives, plus 128.
+inline constexpr std::uint8_t kE2m1Centred[16] = {128, 129, 130, 131, 132, 134, 136, 140,
+                                                  128, 127, 126, 125, 124, 122, 120, 116};
+
+template <class V>
+struct MXFP4Load {  // a power of two, nibbles
+  static constexpr Form kForm = Form::centred;
+  static constexpr int kSubs = 1, kBytes = 16 * 17;
+  template <int>
+  FOURFOLD_INLINE void quants(const std::uint8_t* block, typename V::I (&u)[8]) {
+    nibbles<V>(block + 16, u);
+    FOURFOLD_UNROLL for (int g = 0; g < 8; ++g) u[g] = V::lookup(kE2m1Centred, u[g]);
+  }
+  // 2^(e - 128), as the product of two powers that no exponent of 0..254 takes out of range; 255 is NaN.
+  template <int>
+  FOURFOLD_INLINE Scales<V> scales(const std::uint8_t* block) {
+    const auto e = V::load_u8_i(block), ones = V::set_i(-1);
+    const auto half = V::template shr<1>(e), rest = V::add_i(half, V::and_i(e, V::set_i(1)));
+    const auto power = [](typename V::I n) { return V::template shl<23>(V::add_i(n, V::set_i(63))); };
+    const auto top = V::template shr<8>(V::add_i(e, V::set_i(1)));  // 1 for 255, else 0
+    const auto nan = V::and_i(V::xor_i(V::add_i(top, ones), ones), V::set_i(0x7fc00000));
+    return {V::mul(V::as_float(power(half)), V::as_float(V::or_i(power(rest), nan))), V::zero()};
+  }
+};
+
 }  // namespace
 }  // namespace fourfold::simd

@@ -162,6 +162,13 @@ struct Scalar {
     return m;
   }
 
+  FOURFOLD_INLINE I lookup(const std::uint8_t (&table)[16], const I& indices) {
+    return each<I>([&](int i) {
+      std::uint32_t four = 0;
+      for (int b = 0; b < 4; ++b) four |= std::uint32_t{table[indices.v[i] >> 8 * b & 15]} << 8 * b;
+      return four;
+    });
+  }
   template <int First>
   FOURFOLD_INLINE I bits_to_bytes(const I& lanes) {
     return each<I>([&](int i) {

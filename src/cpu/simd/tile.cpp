@@ -22,6 +22,7 @@ constexpr Field kQ8_0[] = {{0, 2, 2}, {2, 32, 4}};
 constexpr Field kQ4_K[] = {{0, 2, 2}, {2, 2, 2}, {4, 12, 1}, {16, 128, 4}};
 constexpr Field kQ5_K[] = {{0, 2, 2}, {2, 2, 2}, {4, 12, 1}, {16, 160, 4}};
 constexpr Field kQ6_K[] = {{0, 192, 4}, {192, 16, 1}, {208, 2, 2}};
+constexpr Field kMXFP4[] = {{0, 1, 1}, {1, 16, 4}};
 
 constexpr std::span<const Field> fields(Storage storage) {
   switch (storage) {
@@ -41,6 +42,8 @@ constexpr std::span<const Field> fields(Storage storage) {
       return kQ5_K;
     case Storage::q6_k:
       return kQ6_K;
+    case Storage::mxfp4:
+      return kMXFP4;
     default:
       return {};  // a float storage is one run of units
   }

@@ -318,7 +318,7 @@ status check_team(const Program& program, const std::optional<Storage>& cache) {
   for (const TensorSpec& tensor : program.tensors) {
     const bool known = !isa.ok() || (*isa)->dot[simd::index(tensor.storage)] != nullptr;
     require(known, "project: storage " + std::string(info(tensor.storage).name) + " of '" + tensor.name +
-                       "' has no kernels on the CPU; accepted: those of GGUF up to q6_k");
+                       "' has no kernels on the CPU; accepted: those of GGUF up to q6_k, and mxfp4");
     if (!known) break;
   }
   if (unmet.empty()) return {};
