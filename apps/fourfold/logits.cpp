@@ -3,6 +3,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "engine/chosen_experts.hpp"
 #include "exit.hpp"
 #include "input.hpp"
 #include "json_out.hpp"
@@ -54,11 +55,21 @@ std::vector<int> wanted_positions(const std::string& text, int count) {
   return wanted;
 }
 
+void write_experts(const std::string& path, const std::vector<ChosenExperts>& layers) {
+  nlohmann::ordered_json json;
+  for (const ChosenExperts& layer : layers) json[layer.layer] = layer.chosen;
+  OutputFile file(path);
+  const std::string text = dumped(json);
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+}
+
 int Logits::run() const {
   if (output.empty()) misuse("logits: where to? -o FILE.npy is missing");
   if (output == "-") misuse("logits: -o - names no file; accepted: -o FILE.npy, or -o /dev/stdout");
   const Model m = must(load(required_model(model, "logits")));
-  if (experts) fail("--experts " + *experts + ": this model has no routed layers");
+  std::vector<ChosenExperts> routed = experts ? routed_layers(m.program()) : std::vector<ChosenExperts>{};
+  if (experts && routed.empty()) fail("--experts " + *experts + ": this model has no routed layers");
   if (ids.given() && source.given()) misuse("logits: ids and a text are given; accepted: one of them");
   const auto list = ids.given() ? ids.read("logits") : must(m.tokenize(source.read("logits"), {bos, special}));
   const int count = static_cast<int>(list.size());
@@ -73,6 +84,7 @@ int Logits::run() const {
   SessionOptions options = session_options(everywhere, computing);
   if (options.context == 0) options.context = count;
   options.batch = step;
+  options.debug = !routed.empty();  // so that choices can be read
   Session session = open_session(m, options);
   OutputFile file(output);
   file.write(npy_header(wanted.size(), vocab));
@@ -86,11 +98,13 @@ int Logits::run() const {
     must(session.eval(std::span(list).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(n)), kept));
     for (; next != wanted.end() && *next < done + n; ++next)
       file.write(std::as_bytes(session.logits(*next - (done + n - kept))));
+    append_chosen(session, n, routed);
     done += n;
     progress.update(static_cast<double>(done) / count);
   }
   progress.clear();
   file.commit();
+  if (experts) write_experts(*experts, routed);
   if (everywhere.json) out().write(dumped({{"file", output}, {"shape", {wanted.size(), vocab}}}));
   return kGood;
 }

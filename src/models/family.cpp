@@ -9,6 +9,8 @@
 #include "models/bamba.hpp"
 #include "models/falcon_h1.hpp"
 #include "models/gemma3.hpp"
+#include "models/glm4_moe.hpp"
+#include "models/gpt_oss.hpp"
 #include "models/lfm2.hpp"
 #include "models/llama.hpp"
 #include "models/mamba2.hpp"
@@ -36,6 +38,8 @@ constexpr std::array<std::string_view, 1> kNemotronHConfigs = {"nemotron_h"};
 constexpr std::array<std::string_view, 1> kLfm2Configs = {"lfm2"};
 constexpr std::array<std::string_view, 1> kFalconH1Configs = {"falcon_h1"};
 
+constexpr std::array<std::string_view, 1> kGptOssConfigs = {"gpt_oss"};
+constexpr std::array<std::string_view, 1> kGlm4MoeConfigs = {"glm4_moe"};
 constexpr std::array<std::string_view, 1> kMixtralConfigs = {"mixtral"};
 constexpr std::array<std::string_view, 1> kQwen2MoeConfigs = {"qwen2_moe"};
 constexpr std::array<std::string_view, 1> kQwen3MoeConfigs = {"qwen3_moe"};
@@ -58,6 +62,10 @@ constexpr std::array kFamilies = {
     Family{"mamba2", "mamba2", kMamba2Configs, read_gguf_mamba2, read_config_mamba2, build_mamba2, nullptr,
            kMamba2Names},
     Family{"mixtral", "", kMixtralConfigs, nullptr, read_config_mixtral, build_llama, nullptr, kMixtralNames},
+    Family{"gpt-oss", "gpt-oss", kGptOssConfigs, read_gguf_gpt_oss, read_config_gpt_oss, build_gpt_oss, nullptr,
+           kGptOssNames},
+    Family{"glm4moe", "glm4moe", kGlm4MoeConfigs, read_gguf_glm4_moe, read_config_glm4_moe, build_glm4_moe, nullptr,
+           kGlm4MoeNames},
     Family{"qwen2moe", "qwen2moe", kQwen2MoeConfigs, read_gguf_qwen2_moe, read_config_qwen2_moe, build_llama, nullptr,
            kQwen2MoeNames},
     Family{

@@ -109,14 +109,24 @@ RopeSpec make_rope(const RopeHyper& rope) {
 namespace {
 
 // A factor without a type scales linearly, as it did before types had names.
-void read_gguf_scaling(Keys& keys, RopeHyper& rope) {
+void read_gguf_scaling(Keys& keys, RopeHyper& rope, int context) {
   const std::string kind = keys.text("rope.scaling.type", "linear");
   const double older = keys.number("rope.scale_linear", 1.0);
   const double factor = keys.number("rope.scaling.factor", older);
-  if (kind == "linear")
+  if (kind == "linear") {
     rope.scaling = {.kind = RopeScaling::Kind::linear, .factor = factor > 0 ? factor : 1};
-  else if (kind != "none")
-    keys.refuse("rope.scaling.type", kind, "none or linear");
+  } else if (kind == "yarn") {
+    rope.scaling = {.kind = RopeScaling::Kind::yarn,
+                    .factor = factor > 0 ? factor : 1,
+                    .low = keys.number("rope.scaling.yarn_beta_slow", 1.0),
+                    .high = keys.number("rope.scaling.yarn_beta_fast", 32.0),
+                    .original_context = keys.number("rope.scaling.original_context_length", context)};
+    rope.scale = yarn_scale(rope.scaling.factor);
+    if (!(rope.scaling.low > 0 && rope.scaling.low < rope.scaling.high && rope.scaling.original_context > 0))
+      keys.refuse("rope.scaling.yarn_beta_slow", std::to_string(rope.scaling.low), "a positive number below beta_fast");
+  } else if (kind != "none") {
+    keys.refuse("rope.scaling.type", kind, "none, linear or yarn");
+  }
 }
 
 }  // namespace
@@ -135,7 +145,7 @@ void read_gguf_common(Keys& keys, Hyper& h, bool routed) {
   h.vocab = keys.count("vocab_size", 1, kMaxWidth, 0);
   h.rope.dims = keys.count("rope.dimension_count", 2, kMaxWidth, h.head_dim);
   h.rope.base = keys.number("rope.freq_base", 10000.0);
-  read_gguf_scaling(keys, h.rope);
+  read_gguf_scaling(keys, h.rope, h.context);
   keys.expect("rope.scaling.attn_factor", 1.0);
   keys.expect("attention.causal", true);
   if (!routed) {

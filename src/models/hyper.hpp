@@ -92,8 +92,9 @@ struct Hyper {
   ScanHyper scan{};
   ExpertsHyper experts{};
   Multipliers multipliers{};
-  bool positions = true;           // attention turns its heads
-  std::vector<LayerKind> kinds{};  // per layer, of hybrid families
+  bool positions = true;             // attention turns its heads
+  std::vector<LayerKind> kinds{};    // per layer, of hybrid families
+  std::optional<bool> head_norms{};  // over query and key heads; unset: where the file has them
   bool attends(int layer) const { return kinds[static_cast<std::size_t>(layer)] == LayerKind::attention; }
 
   int window(int layer) const { return windows.empty() ? 0 : windows[static_cast<std::size_t>(layer)]; }
