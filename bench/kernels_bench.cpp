@@ -116,12 +116,16 @@ void attend(benchmark::State& state, Storage type, int positions) {
   const std::vector<const float*> rows(queries, q.data());
   const std::vector<std::int32_t> first(queries, 0), last(queries, kBlockKeys);
   std::vector<float> states(queries * state_floats(d));
+  std::vector<const std::uint8_t*> leaves;
+  for (int i = 0; i < kv_heads * keys / kLeafKeys; ++i)
+    leaves.push_back(cache.get() + static_cast<std::size_t>(i) * leaf);
+  leaves.push_back(nullptr);
   for (auto _ : state) {
     for (int block = 0; block < kv_heads * keys / kBlockKeys; ++block)
       table.attend({type,
                     {d, d},
-                    cache.get() + static_cast<std::size_t>(block) * 16 * leaf,
-                    leaf,
+                    leaves.data() + std::ptrdiff_t{block} * 16,
+                    0,
                     static_cast<int>(queries),
                     rows.data(),
                     first.data(),

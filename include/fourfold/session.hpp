@@ -38,6 +38,7 @@ struct SessionOptions {
   bool f32 = false;                        // float32 activations and, unless `cache` says otherwise, caches
   std::optional<Storage> cache{};          // keys and values: f32, f16 (the default), bf16 or q8_0
   int batch = 512;                         // most tokens evaluated at once
+  int page = 64;                           // positions of a page of the caches: 1, 2, 4 .. 256; less than 64 is slower
   bool debug = false;                      // every Value stays readable (for check)
   std::function<void(double)> progress{};  // fraction of weights loaded
 };
@@ -103,7 +104,7 @@ class FOURFOLD_API Session {
   int context() const;
   std::string executor() const;      // "team, 2 threads, avx512"
   std::size_t weight_bytes() const;  // resident
-  std::size_t cache_bytes() const;   // reserved; touched as positions fill
+  std::size_t cache_bytes() const;   // of the pages it holds; forks hold them together
   Storage cache() const;
   const Model& model() const;
 
@@ -113,17 +114,19 @@ class FOURFOLD_API Session {
   status eval(std::span<const int> ids, int wanted = 1, const std::atomic<bool>* cancel = nullptr);
   std::span<const float> logits(int i = 0) const;  // [vocab] of wanted row i of the last eval
 
-  // Forgets all but the first `position` ids. A model with running states evaluates those again: its states only go
-  // forward.
+  // Forgets all but the first `position` ids. Back to the start of the last batch this costs little; what windows gave
+  // back and running states went through before that is evaluated again. unsupported: filled positions would be.
   status rewind(int position);
   // Evaluates a prompt and generates from it. An empty prompt goes on from the last eval.
   Generation generate(std::span<const int> prompt, const GenerateOptions& options = {});
   Generation generate(std::string_view prompt, const GenerateOptions& options = {});
 
-  // An independent Session at the same position, sharing the weights.
+  // An independent Session at the same position, sharing the weights, and every page of the caches until one of both
+  // writes to it: draft tokens can be tried in a fork, and so many of them be evaluated here as are right.
   result<Session> fork() const;
-  // Writes ids and caches to a file (replaced whole or not at all), and reads them back. restore refuses a file of
-  // another model, executor or cache storage by name; save refuses what is no file, such as a device.
+  // Writes ids, caches and states to a file (replaced whole or not at all), and reads them back, in this build or a
+  // later one. restore refuses a file of another model or cache storage by name, and one that is cut or damaged; save
+  // refuses what is no file, such as a device.
   status save(const std::string& path) const;
   status restore(const std::string& path);
 

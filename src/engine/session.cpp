@@ -1,5 +1,6 @@
 #include <algorithm>
-#include <sstream>
+#include <bit>
+#include <utility>
 
 #include "engine/session_state.hpp"
 
@@ -8,6 +9,7 @@ namespace {
 
 constexpr int kDefaultContext = 8192;  // at most, unless asked for
 constexpr int kMaxBatch = 4096;
+constexpr int kMaxPage = 256;
 
 status check(const SessionOptions& options, const Program& program) {
   const auto invalid = [](const std::string& message) { return status{Code::invalid_argument, message}; };
@@ -17,20 +19,24 @@ status check(const SessionOptions& options, const Program& program) {
   if (options.batch < 1 || options.batch > kMaxBatch)
     return invalid("batch " + std::to_string(options.batch) + " is out of range; accepted: 1 to " +
                    std::to_string(kMaxBatch));
+  if (options.page < 1 || options.page > kMaxPage || !std::has_single_bit(static_cast<unsigned>(options.page)))
+    return invalid("page " + std::to_string(options.page) + " is out of range; accepted: 1, 2, 4, 8 .. " +
+                   std::to_string(kMaxPage));
   if (options.threads < 0) return invalid("threads " + std::to_string(options.threads) + " is negative");
   return {};
 }
 
 }  // namespace
 
-result<std::unique_ptr<Session::State>> Session::State::make(const Model& model, std::shared_ptr<Backend> backend,
+result<std::unique_ptr<Session::State>> Session::State::make(const Model& model, const WeightBytes& weights,
+                                                             std::shared_ptr<Backend> backend,
                                                              const SessionOptions& options) {
   const Program& program = model.program();
-  auto state = std::make_unique<State>(State{model, std::move(backend), options, {}, {}, {}, {}});
+  auto state = std::make_unique<State>(State{model, std::move(backend), &weights, options, {}, {}, {}, {}, 0});
   if (options.context == 0) state->options.context = std::min(program.context, kDefaultContext);
   if (!options.cache) state->options.cache = options.f32 ? Storage::f32 : Storage::f16;
   state->plan = {state->options.context, std::min(options.batch, state->options.context), *state->options.cache,
-                 options.debug};
+                 options.debug, options.page};
   auto executor = state->backend->plan(state->plan);
   if (!executor.ok()) return executor.error();
   state->executor = std::move(executor).value();
@@ -41,7 +47,7 @@ result<Session> Model::session(const SessionOptions& options) const {
   FOURFOLD_TRY(check(options, program()));
   auto backend = state_->backend(options);
   if (!backend.ok()) return backend.error();
-  auto state = Session::State::make(*this, std::move(backend).value(), options);
+  auto state = Session::State::make(*this, *state_->bytes, std::move(backend).value(), options);
   if (!state.ok()) return state.error();
   return Session{std::move(state).value()};
 }
@@ -81,53 +87,61 @@ status Session::eval(std::span<const int> ids, int wanted, const std::atomic<boo
                                 std::to_string(s.options.context) +
                                 (position() > 0 ? ", of which " + std::to_string(position()) + " are taken" : "")};
   s.logits.resize(static_cast<std::size_t>(wanted) * static_cast<std::size_t>(vocab));
+  return s.advance(ids, wanted, s.logits.data(), cancel);
+}
+
+status Session::State::advance(std::span<const int> more, int wanted, float* out, const std::atomic<bool>* cancel) {
+  const int count = static_cast<int>(more.size());
+  const int first_wanted = count - wanted;  // index of the first id whose logits are kept
   for (int done = 0; done < count;) {
     if (cancel && cancel->load())
       return {Code::cancelled,
               "interrupted after " + std::to_string(done) + " of " + std::to_string(count) + " tokens"};
-    const int n = std::min(s.plan.batch, count - done);
-    const int first_wanted = count - wanted;  // index of the first id whose logits are kept
+    const int n = std::min(plan.batch, count - done);
     const int want = std::clamp(done + n - first_wanted, 0, n);
-    float* out =
-        s.logits.data() + static_cast<std::size_t>(std::max(0, done - first_wanted)) * static_cast<std::size_t>(vocab);
-    s.executor->forward(ids.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(n)), position(), want,
-                        out);
-    s.ids.insert(s.ids.end(), ids.begin() + done, ids.begin() + done + n);
+    const auto row = static_cast<std::size_t>(std::max(0, done - first_wanted));
+    const auto batch = more.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(n));
+    FOURFOLD_TRY(executor->forward(batch, static_cast<int>(ids.size()), want,
+                                   out + row * static_cast<std::size_t>(model.vocab())));
+    ids.insert(ids.end(), batch.begin(), batch.end());
     done += n;
   }
   return {};
 }
 
 status Session::rewind(int position) {
+  State& s = *state_;
   if (position < 0 || position > this->position())
     return {Code::invalid_argument, "position " + std::to_string(position) + " is out of range; accepted: 0 to " +
                                         std::to_string(this->position())};
-  if (position == this->position()) return {};
-  std::vector<int> kept(state_->ids.begin(), state_->ids.begin() + position);
-  state_->ids.resize(static_cast<std::size_t>(position));
-  if (position == 0 || model().program().states.empty()) return {};
-  state_->ids.clear();  // running states only go forward: they are made again
-  return eval(kept, 0);
+  const int held = s.executor->rewind(position);
+  const std::vector<int> again(s.ids.begin() + held, s.ids.begin() + position);
+  s.ids.resize(static_cast<std::size_t>(held));
+  if (again.empty()) return {};
+  if (held < std::exchange(s.filled, 0))
+    return {Code::unsupported, "position " + std::to_string(position) +
+                                   " lies before what the caches' windows hold, and random values cannot be evaluated "
+                                   "again; fork the session before it goes on"};
+  return s.advance(again, 0, nullptr, nullptr);
 }
 
 status Session::fill(int positions, std::uint64_t seed) {
   if (positions < 0 || positions > context())
     return {Code::invalid_argument,
             "cannot fill " + std::to_string(positions) + " positions of a context of " + std::to_string(context())};
-  state_->executor->randomize_cache(positions, seed);
+  state_->ids.clear();
+  FOURFOLD_TRY(state_->executor->randomize_cache(positions, seed));
   state_->ids.assign(static_cast<std::size_t>(positions), 0);
+  state_->filled = positions;
   return {};
 }
 
 result<Session> Session::fork() const {
-  auto state = State::make(state_->model, state_->backend, state_->options);
-  if (!state.ok()) return state.error();
-  std::stringstream bytes;
-  state_->executor->save_cache(bytes, position());
-  FOURFOLD_TRY((*state)->executor->load_cache(bytes, position()));
-  (*state)->ids = state_->ids;
-  (*state)->logits = state_->logits;
-  return Session{std::move(state).value()};
+  auto executor = state_->executor->fork();
+  if (!executor.ok()) return executor.error();
+  const State& s = *state_;
+  return Session{std::make_unique<State>(
+      State{s.model, s.backend, s.weights, s.options, s.plan, std::move(executor).value(), s.ids, s.logits, s.filled})};
 }
 
 }  // namespace fourfold

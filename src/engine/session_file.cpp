@@ -1,39 +1,142 @@
-// Session files: a magic number, a line that says what it belongs to, the ids, then the caches as the executor lays
-// them out.
+// Session files, little-endian:
+//   "f44FSS" and two digits: the version of this format; u64 size and bytes of a description, lines of text that say
+//   what the caches belong to; u64 count; i32 ids [count]; of each cache the rows its window needs (program/backend.hpp
+//   says how a row looks), in chunks of kChunk rows; f32 running states; u64 checksum of all before it, piece by piece.
+// Nothing in it depends on the pages, the threads or the instruction set of the session that saved it.
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "engine/session_state.hpp"
+#include "formats/file.hpp"
 
 namespace fourfold {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3130535346343466;  // "f44FSS01", little-endian
+static_assert(std::endian::native == std::endian::little);
 
-// What must be equal for a cache to mean the same: family, shapes of the caches, storage, executor.
-std::string fingerprint(const Session& session, const SessionOptions& options) {
-  const Program& program = session.model().program();
-  std::string text =
-      program.family + " vocab " + std::to_string(program.vocab) + " layers " + std::to_string(program.caches.size());
-  for (const CacheSpec& cache : program.caches)
-    text += " " + std::to_string(cache.kv_heads) + "x" + std::to_string(cache.head_dim);
-  text += ", weights of " + std::to_string(session.model().file_bytes()) + " bytes";
-  return text + ", cache " + std::string(info(*options.cache).name) + ", executor " + options.executor;
+constexpr std::string_view kMagic = "f44FSS", kVersion = "02";
+constexpr int kChunk = 64;  // rows read or written at once
+constexpr std::uint64_t kMaxDescription = 1 << 20;
+
+// FNV-1a (Fowler, Noll and Vo) over words of 8 bytes instead of single ones; each piece is padded with zeros. Every
+// step is a bijection, so that one changed bit, and any change within one word, changes the sum.
+class Checksum {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, bytes.data() + i, std::min(sizeof word, bytes.size() - i));
+      sum_ = (sum_ ^ word) * 0x100000001b3u;
+      sum_ = std::rotl(sum_, 23);
+    }
+  }
+  std::uint64_t sum() const { return sum_; }
+
+ private:
+  std::uint64_t sum_ = 0xcbf29ce484222325u;
+};
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+// Of the model's tensors and rotations, and of the first bytes of each weight: a fine-tuned sibling differs.
+std::uint64_t fingerprint(const Program& program, const WeightBytes& weights) {
+  Checksum sum;
+  std::vector<std::byte> first;
+  for (const TensorSpec& tensor : program.tensors) {
+    sum.add(bytes_of(tensor.name + " " + std::string(info(tensor.storage).name) + " " + std::to_string(tensor.rows) +
+                     "x" + std::to_string(tensor.cols)));
+    const auto& storage = info(tensor.storage);
+    const std::int64_t blocks = std::min<std::int64_t>(tensor.cols / storage.block_elements, 16);
+    first.resize(static_cast<std::size_t>(blocks * storage.block_bytes));
+    if (weights.read(tensor, 0, first).ok()) sum.add(first);
+  }
+  for (const RopeSpec& rope : program.ropes) sum.add(std::as_bytes(std::span(rope.inverse_frequency)));
+  return sum.sum();
 }
 
-template <class T>
-void put(std::ostream& out, const T& value) {
-  out.write(reinterpret_cast<const char*>(&value), sizeof value);
+int first_row(const CacheSpec& cache, int positions) {
+  return cache.window > 0 ? std::max(0, positions - cache.window + 1) : 0;
 }
 
-template <class T>
-bool get(std::istream& in, T& value) {
-  return static_cast<bool>(in.read(reinterpret_cast<char*>(&value), sizeof value));
+// What must be equal for the bytes to mean the same: the model, shape and storage of each cache, shape of each state.
+// Neighbours that are alike share a line.
+std::string description(const Program& program, const WeightBytes& weights, const Executor& executor) {
+  char print[17];
+  std::snprintf(print, sizeof print, "%016llx", static_cast<unsigned long long>(fingerprint(program, weights)));
+  std::string text = program.family + ", vocabulary " + std::to_string(program.vocab) + ", weights " + print + "\n";
+  std::string before;
+  int times = 0;
+  const auto add = [&](std::string line) {
+    if (line != before && times > 0) {
+      text += std::to_string(times) + " x " + before + "\n";
+      times = 0;
+    }
+    before = std::move(line);
+    ++times;
+  };
+  for (std::size_t c = 0; c < program.caches.size(); ++c) {
+    const CacheSpec& cache = program.caches[c];
+    add("cache " + std::to_string(cache.kv_heads) + " x " + std::to_string(cache.head_dim) + " " +
+        std::string(executor.row_format()) + ", " + std::to_string(executor.row_bytes(static_cast<int>(c))) +
+        " bytes a position" + (cache.window > 0 ? ", window " + std::to_string(cache.window) : ""));
+  }
+  for (const StateSpec& state : program.states)
+    add("state " + std::to_string(state.heads) + " x " + std::to_string(state.rows) + " x " +
+        std::to_string(state.columns) + " f32");
+  add({});
+  return text;
 }
+
+// The first line of `found` that `expected` has not, and its counterpart.
+std::string difference(std::string_view found, std::string_view expected) {
+  const auto line = [](std::string_view& text) {
+    const auto end = std::min(text.find('\n'), text.size());
+    const std::string first(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    return first;
+  };
+  while (!found.empty() || !expected.empty()) {
+    const std::string a = line(found), b = line(expected);
+    if (a != b) return "saved from \"" + a + "\"; this session is \"" + b + "\"";
+  }
+  return {};
+}
+
+// Calls f(cache, first row, rows) for every chunk of rows, in the file's order, while f says ok.
+template <class F>
+status each_chunk(const Program& program, int positions, F&& f) {
+  for (std::size_t c = 0; c < program.caches.size(); ++c)
+    for (int row = first_row(program.caches[c], positions); row < positions; row += kChunk)
+      FOURFOLD_TRY(f(static_cast<int>(c), row, std::min(kChunk, positions - row)));
+  return {};
+}
+
+// Reads a file piece by piece and sums what it read.
+class Reader {
+ public:
+  explicit Reader(const File& file) : file_(file) {}
+
+  status read(std::span<std::byte> out) {
+    FOURFOLD_TRY(file_.read_at(at_, out));
+    at_ += out.size();
+    sum_.add(out);
+    return {};
+  }
+  status read_number(std::uint64_t& value) { return read(std::as_writable_bytes(std::span(&value, 1))); }
+  std::uint64_t left() const { return file_.size() - at_; }
+  std::uint64_t sum() const { return sum_.sum(); }
+
+ private:
+  const File& file_;
+  std::uint64_t at_ = 0;
+  Checksum sum_;
+};
 
 }  // namespace
 
@@ -51,49 +154,98 @@ status Session::save(const std::string& path) const {
   };
   errno = 0;
   std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-  const std::string print = fingerprint(*this, state_->options);
-  put(out, kMagic);
-  put(out, static_cast<std::uint64_t>(print.size()));
-  out << print;
-  put(out, static_cast<std::uint64_t>(state_->ids.size()));
-  for (int id : state_->ids) put(out, static_cast<std::int32_t>(id));
-  state_->executor->save_cache(out, position());
+  Checksum sum;
+  const auto put = [&](std::span<const std::byte> bytes) {
+    out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    sum.add(bytes);
+  };
+  const auto put_number = [&](std::uint64_t value) { put(std::as_bytes(std::span(&value, 1))); };
+  const State& s = *state_;
+  const std::string text = description(model().program(), *s.weights, *s.executor);
+  put(bytes_of(std::string(kMagic) + std::string(kVersion)));
+  put_number(text.size());
+  put(bytes_of(text));
+  put_number(s.ids.size());
+  put(std::as_bytes(std::span(s.ids)));
+  std::vector<std::byte> rows;
+  FOURFOLD_TRY(each_chunk(model().program(), position(), [&](int cache, int first, int count) -> status {
+    rows.resize(s.executor->row_bytes(cache) * static_cast<std::size_t>(count));
+    s.executor->read_rows(cache, first, count, rows.data());
+    put(rows);
+    return {};
+  }));
+  std::vector<float> states(static_cast<std::size_t>(model().program().state_numbers()));
+  s.executor->read_states(states);
+  put(std::as_bytes(std::span(states)));
+  put_number(sum.sum());
   out.close();
   if (out.fail() || std::rename(temporary.c_str(), path.c_str()) != 0) return failed();
   return {};
 }
 
 status Session::restore(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return {Code::not_found, path + ": cannot be opened: " + std::strerror(errno)};
+  auto file = File::open(path);
+  if (!file.ok()) return file.error();
   const auto malformed = [&](const std::string& why) {
     return status{Code::malformed, path + ": not a usable session file: " + why};
   };
-  std::uint64_t magic = 0, size = 0, count = 0;
-  if (!get(in, magic) || magic != kMagic) return malformed("it does not begin as one");
-  const std::string expected = fingerprint(*this, state_->options);
-  constexpr std::uint64_t kMaxFingerprint = 1 << 20;
-  if (!get(in, size) || size > kMaxFingerprint) return malformed("its header is damaged");
-  std::string print(size, '\0');
-  if (!in.read(print.data(), static_cast<std::streamsize>(size))) return malformed("it ends early");
-  if (print != expected)
-    return {Code::unsupported, path + ": saved from \"" + print + "\"; this session is \"" + expected + "\""};
-  if (!get(in, count)) return malformed("it ends early");
+  Reader in(*file);
+  std::string magic(kMagic.size() + kVersion.size(), '\0');
+  if (in.left() < magic.size()) return malformed("it ends early");
+  FOURFOLD_TRY(in.read(std::as_writable_bytes(std::span(magic))));
+  if (!magic.starts_with(kMagic)) return malformed("it does not begin as one");
+  if (!magic.ends_with(kVersion))
+    return {Code::unsupported, path + ": is of version " + magic.substr(kMagic.size()) +
+                                   " of the session format; this build reads " + std::string(kVersion)};
+  std::uint64_t size = 0, count = 0;
+  if (in.left() < sizeof size) return malformed("it ends early");
+  FOURFOLD_TRY(in.read_number(size));
+  if (size > kMaxDescription || size + sizeof count > in.left()) return malformed("it ends early, or is damaged");
+  std::string found(size, '\0');
+  FOURFOLD_TRY(in.read(std::as_writable_bytes(std::span(found))));
+  const Program& program = model().program();
+  const std::string differs = difference(found, description(program, *state_->weights, *state_->executor));
+  if (!differs.empty()) return {Code::unsupported, path + ": " + differs};
+  FOURFOLD_TRY(in.read_number(count));
   if (count > static_cast<std::uint64_t>(context()))
     return {Code::resource,
             path + ": holds " + std::to_string(count) + " tokens; the context holds " + std::to_string(context())};
-  std::vector<int> ids;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    std::int32_t id = 0;
-    if (!get(in, id)) return malformed("it ends early");
+  const int positions = static_cast<int>(count);
+  std::vector<float> states(static_cast<std::size_t>(program.state_numbers()));
+  std::uint64_t expected = count * sizeof(std::int32_t) + states.size() * sizeof(float) + sizeof(std::uint64_t);
+  (void)each_chunk(program, positions, [&](int cache, int, int rows) -> status {
+    expected += state_->executor->row_bytes(cache) * static_cast<std::size_t>(rows);
+    return {};
+  });
+  if (in.left() != expected)
+    return malformed("after its header " + std::to_string(expected) + " bytes should follow, not " +
+                     std::to_string(in.left()));
+  std::vector<int> ids(count);
+  FOURFOLD_TRY(in.read(std::as_writable_bytes(std::span(ids))));
+  for (int id : ids)
     if (id < 0 || id >= model().vocab())
       return malformed("token id " + std::to_string(id) + " is outside the vocabulary");
-    ids.push_back(id);
-  }
-  state_->ids.clear();  // a cache half read holds nothing
-  state_->logits.clear();
-  if (status s = state_->executor->load_cache(in, static_cast<int>(count)); !s.ok()) return malformed(s.message());
+  auto fresh = state_->backend->plan(state_->plan);
+  if (!fresh.ok()) return fresh.error();
+  Executor& executor = **fresh;
+  FOURFOLD_TRY(executor.jump(positions));
+  std::vector<std::byte> rows;
+  FOURFOLD_TRY(each_chunk(program, positions, [&](int cache, int first, int n) -> status {
+    rows.resize(executor.row_bytes(cache) * static_cast<std::size_t>(n));
+    FOURFOLD_TRY(in.read(rows));
+    executor.write_rows(cache, first, n, rows.data());
+    return {};
+  }));
+  FOURFOLD_TRY(in.read(std::as_writable_bytes(std::span(states))));
+  executor.write_states(states);
+  const std::uint64_t sum = in.sum();
+  std::uint64_t saved = 0;
+  FOURFOLD_TRY(in.read_number(saved));
+  if (saved != sum) return malformed("its checksum differs: bytes have changed since it was saved");
+  state_->executor = std::move(fresh).value();
   state_->ids = std::move(ids);
+  state_->logits.clear();
+  state_->filled = 0;
   return {};
 }
 

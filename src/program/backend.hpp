@@ -3,11 +3,11 @@
 
 #include <cstddef>
 #include <functional>
-#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "fourfold/program.hpp"
 #include "fourfold/status.hpp"
@@ -30,6 +30,7 @@ struct PlanOptions {
   int batch = 512;               // most tokens of one forward
   Storage cache = Storage::f16;  // keys and values: f32, f16, bf16 or q8_0
   bool debug = false;            // every Value keeps its own place, readable with value()
+  int page = 64;                 // positions of a cache page: 1, 2, 4 .. 256
 };
 
 class Executor {
@@ -38,14 +39,16 @@ class Executor {
 
   // Runs the program on ids at positions position, position + 1, ...; keys and values enter the caches. Writes float32
   // logits [wanted, vocab] of the last `wanted` ids. The Session has checked: 1 <= ids.size() <= batch, position +
-  // ids.size() <= context, every id within the vocabulary.
-  virtual void forward(std::span<const int> ids, int position, int wanted, float* logits) = 0;
+  // ids.size() <= context, every id within the vocabulary. `position` follows on what the caches hold. Not ok: nothing
+  // was evaluated.
+  virtual status forward(std::span<const int> ids, int position, int wanted, float* logits) = 0;
 
-  // The caches' first `positions` positions and the running states as bytes, for save and restore; the layout is the
-  // executor's own.
-  virtual void save_cache(std::ostream& out, int positions) const = 0;
-  virtual status load_cache(std::istream& in, int positions) = 0;
-  virtual std::size_t cache_bytes() const = 0;
+  // Forgets all from `position` on. What windows gave back and running states went through is gone: returns the
+  // position, at most the one asked for, at which caches and states now stand.
+  virtual int rewind(int position) = 0;
+  // An independent executor at the same position; it shares the pages of the caches until one of both writes to them.
+  virtual result<std::unique_ptr<Executor>> fork() const = 0;
+  virtual std::size_t cache_bytes() const = 0;  // of caches and states, held
   // The resident weights where they lie in one stretch; else nothing.
   virtual std::span<const std::byte> weights() const { return {}; }
 
@@ -54,8 +57,18 @@ class Executor {
   virtual void read_states(std::span<float> out) const = 0;
   virtual void write_states(std::span<const float> states) = 0;
 
+  // For files. A row is one position of one cache in an order that no build changes: of each kv head the key, then the
+  // value, little-endian, stored as `row_format()` says ("f16", "q8_0", "f64").
+  virtual std::string_view row_format() const = 0;
+  virtual std::size_t row_bytes(int cache) const = 0;
+  virtual void read_rows(int cache, int first, int count, std::byte* out) const = 0;
+  // Stands at `position`, with room for the rows it needs to go on (the last `window` of a cache that has one), which
+  // are still to be written, and so are the states.
+  virtual status jump(int position) = 0;
+  virtual void write_rows(int cache, int first, int count, const std::byte* in) = 0;
+
   // Fills the caches up to `positions` and the running states with random values of unit scale (bench at depth).
-  virtual void randomize_cache(int positions, std::uint64_t seed) = 0;
+  virtual status randomize_cache(int positions, std::uint64_t seed) = 0;
 
   // Of the last forward of a debug plan: a Value [tokens, width]. Key and value of a position as the cache holds them,
   // head_dim and values() floats; of a cache of keys only, the key.

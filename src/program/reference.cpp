@@ -1,8 +1,7 @@
 #include "program/reference.hpp"
 
 #include <algorithm>
-#include <istream>
-#include <ostream>
+#include <cstring>
 
 #include "program/noise.hpp"
 #include "program/reference_steps.hpp"
@@ -26,7 +25,7 @@ class ReferenceExecutor : public Executor {
     state_.clear_states();
   }
 
-  void forward(std::span<const int> ids, int position, int wanted, float* logits) override {
+  status forward(std::span<const int> ids, int position, int wanted, float* logits) override {
     const Program& program = model_->program;
     state_.ids.assign(ids.begin(), ids.end());
     state_.position = position;
@@ -40,31 +39,21 @@ class ReferenceExecutor : public Executor {
     const T* out = state_.at(program.logits, 0);
     for (std::int64_t i = 0; i < std::int64_t{wanted} * program.vocab; ++i) logits[i] = static_cast<float>(out[i]);
     for (auto& values : shown_) values.clear();
+    end_ = position + static_cast<int>(ids.size());
+    return {};
   }
 
-  void save_cache(std::ostream& out, int positions) const override {
-    for (std::size_t c = 0; c < state_.caches.size(); ++c) {
-      const auto write = [&](const std::vector<T>& list, std::size_t count) {
-        out.write(reinterpret_cast<const char*>(list.data()), static_cast<std::streamsize>(count * sizeof(T)));
-      };
-      write(state_.caches[c].keys, key_numbers(c, positions));
-      write(state_.caches[c].values, value_numbers(c, positions));
-    }
-    for (const auto& state : state_.states)
-      out.write(reinterpret_cast<const char*>(state.data()), static_cast<std::streamsize>(state.size() * sizeof(T)));
+  int rewind(int position) override {
+    const bool gone = position < jumped_ || (position < end_ && !state_.states.empty());
+    return end_ = gone ? jumped_ = 0 : position;
   }
-  status load_cache(std::istream& in, int positions) override {
-    for (std::size_t c = 0; c < state_.caches.size(); ++c) {
-      const auto read = [&](std::vector<T>& list, std::size_t count) {
-        list.resize(count);
-        in.read(reinterpret_cast<char*>(list.data()), static_cast<std::streamsize>(count * sizeof(T)));
-      };
-      read(state_.caches[c].keys, key_numbers(c, positions));
-      read(state_.caches[c].values, value_numbers(c, positions));
-    }
-    for (auto& state : state_.states)
-      in.read(reinterpret_cast<char*>(state.data()), static_cast<std::streamsize>(state.size() * sizeof(T)));
-    return in.good() ? status{} : status{Code::malformed, "the saved cache ends early"};
+  result<std::unique_ptr<Executor>> fork() const override {
+    auto copy = std::make_unique<ReferenceExecutor>(model_);
+    copy->state_.caches = state_.caches;
+    copy->state_.states = state_.states;
+    copy->jumped_ = jumped_;
+    copy->end_ = end_;
+    return std::unique_ptr<Executor>(std::move(copy));
   }
   std::size_t cache_bytes() const override {
     std::size_t sum = 0;
@@ -72,16 +61,40 @@ class ReferenceExecutor : public Executor {
     for (const auto& state : state_.states) sum += state.size() * sizeof(T);
     return sum;
   }
-  void randomize_cache(int positions, std::uint64_t seed) override {
-    Noise noise(seed);
+
+  std::string_view row_format() const override { return sizeof(T) == sizeof(double) ? "f64" : "f32"; }
+  std::size_t row_bytes(int cache) const override {
+    return static_cast<std::size_t>(model_->program.caches[static_cast<std::size_t>(cache)].width()) * sizeof(T);
+  }
+  void read_rows(int cache, int first, int count, std::byte* out) const override {
+    each_piece(state_.caches, cache, first, count, [&](const T* row, std::size_t bytes) {
+      std::memcpy(out, row, bytes);
+      out += bytes;
+    });
+  }
+  status jump(int position) override {
     for (std::size_t c = 0; c < state_.caches.size(); ++c) {
-      state_.caches[c].keys.resize(key_numbers(c, positions));
-      state_.caches[c].values.resize(value_numbers(c, positions));
-      for (auto* list : {&state_.caches[c].keys, &state_.caches[c].values})
-        for (T& x : *list) x = noise();
+      state_.caches[c].keys.resize(key_numbers(c, position));
+      state_.caches[c].values.resize(value_numbers(c, position));
     }
+    jumped_ = end_ = position;
+    return {};
+  }
+  void write_rows(int cache, int first, int count, const std::byte* in) override {
+    each_piece(state_.caches, cache, first, count, [&](T* row, std::size_t bytes) {
+      std::memcpy(row, in, bytes);
+      in += bytes;
+    });
+  }
+  status randomize_cache(int positions, std::uint64_t seed) override {
+    FOURFOLD_TRY(jump(positions));
+    Noise noise(seed);
+    for (auto& cache : state_.caches)
+      for (auto* list : {&cache.keys, &cache.values})
+        for (T& x : *list) x = noise();
     for (auto& state : state_.states)
       for (T& x : state) x = noise();
+    return {};
   }
 
   void read_states(std::span<float> out) const override {
@@ -112,6 +125,18 @@ class ReferenceExecutor : public Executor {
   }
 
  private:
+  // Calls visit(numbers, bytes) for the key and then the value of each kv head, position after position.
+  template <class Caches, class Visit>
+  void each_piece(Caches& caches, int cache, int first, int count, Visit&& visit) const {
+    const CacheSpec& spec = model_->program.caches[static_cast<std::size_t>(cache)];
+    auto& c = caches[static_cast<std::size_t>(cache)];
+    for (std::ptrdiff_t row = std::ptrdiff_t{first} * spec.kv_heads;
+         row < std::ptrdiff_t{first + count} * spec.kv_heads; ++row) {
+      visit(c.keys.data() + row * spec.head_dim, static_cast<std::size_t>(spec.head_dim) * sizeof(T));
+      if (!spec.keys_only)
+        visit(c.values.data() + row * spec.values(), static_cast<std::size_t>(spec.values()) * sizeof(T));
+    }
+  }
   std::size_t key_numbers(std::size_t cache, int positions) const {
     const CacheSpec& spec = model_->program.caches[cache];
     return static_cast<std::size_t>(positions) * static_cast<std::size_t>(spec.kv_heads * spec.head_dim);
@@ -124,6 +149,8 @@ class ReferenceExecutor : public Executor {
   std::shared_ptr<const Loaded> model_;
   ReferenceSteps<T> steps_;
   ReferenceState<T> state_{};
+  int end_ = 0;     // positions evaluated
+  int jumped_ = 0;  // the caches may lack what a window did not need there
   mutable std::vector<std::vector<float>> shown_;
 };
 

@@ -20,6 +20,13 @@ struct Cache {
   std::vector<double> k, v;  // as the cache rounds them
 
   std::size_t leaf() const { return kv_leaf_bytes(type, d); }
+  // Where the leaves lie; nothing is behind the last.
+  std::vector<const std::uint8_t*> places() const {
+    std::vector<const std::uint8_t*> all;
+    for (std::size_t at = 0; at < leaves.size(); at += leaf()) all.push_back(leaves.data() + at);
+    all.push_back(nullptr);
+    return all;
+  }
 };
 
 double rounded(Storage type, float x) {
@@ -49,8 +56,8 @@ Cache make_cache(const Kernels& table, Storage type, int d, int keys, Random& ra
   for (int key = 0; key < keys; ++key) {
     for (float& x : k) x = normal(random);
     for (float& x : v) x = normal(random);
-    table.kv_append(type, c.leaves.data() + static_cast<std::size_t>(key / kLeafKeys) * c.leaf(), key % kLeafKeys,
-                    k.data(), v.data(), {d, d});
+    table.kv_append(type, c.leaves.data() + static_cast<std::size_t>(key / kLeafKeys) * c.leaf(), kLeafKeys,
+                    key % kLeafKeys, k.data(), v.data(), {d, d});
     round_row(type, k, c.k);
     round_row(type, v, c.v);
   }
@@ -80,10 +87,11 @@ std::vector<float> run(const Kernels& table, const Cache& c, Queries& queries, i
   for (const auto& q : queries.q) queries.rows.push_back(q.data());
   const std::size_t stride = state_floats(c.d);
   Guarded<float> states(stride * static_cast<std::size_t>(end - begin));
+  const auto leaves = c.places();
   table.attend({.type = c.type,
                 .shape = {c.d, c.d},
-                .leaves = c.leaves.data(),
-                .leaf_stride = c.leaf(),
+                .leaves = leaves.data(),
+                .offset = 0,
                 .queries = end - begin,
                 .q = queries.rows.data() + begin,
                 .first = queries.first.data() + begin,

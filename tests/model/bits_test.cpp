@@ -80,6 +80,23 @@ TEST_F(Bits, HoldAcrossBlocksOfKeys) {
   expect_same(test::open_model("variants/gguf_llama_blocks.gguf"), {}, 1100, splits);
 }
 
+// A page may be a part of a leaf or several leaves; windows give pages of every size back.
+TEST_F(Bits, HoldForPagesOfAnySize) {
+  const std::pair<const char*, Storage> models[] = {{"gemma3", Storage::f16},
+                                                    {"variants/gguf_llama_blocks.gguf", Storage::q8_0},
+                                                    {"variants/gguf_gemma3_pattern.gguf", Storage::f32}};
+  for (const auto& [name, cache] : models) {
+    const Model model = test::open_model(name);
+    const auto ids = test::some_ids(200, model.vocab());
+    const auto whole = test::all_logits(model, {.threads = 1, .cache = cache}, ids, 512);
+    for (const int page : {1, 2, 4, 8, 16, 32, 128, 256})
+      for (const int chunk : {1, 30}) {
+        const auto found = test::all_logits(model, {.threads = 2, .cache = cache, .page = page}, ids, chunk);
+        EXPECT_EQ(first_difference(found, whole), -1) << name << ", pages of " << page << ", chunks of " << chunk;
+      }
+  }
+}
+
 // What else shares a forward changes no bit: the same continuation alone, in a fork, and after a rewind.
 TEST_F(Bits, HoldForForksAndRewinds) {
   const Model model = test::open_model("gemma3");

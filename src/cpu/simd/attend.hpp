@@ -184,18 +184,18 @@ void widen(const Source& source, KvShape shape, float* leaf) {
 }
 
 template <class V, Storage kType>
-FOURFOLD_INLINE void attend_few(const AttendArgs& args, const std::uint8_t* leaf, int key) {
-  attend_group<V>(args, LeafSource<V, kType, true>(leaf, args.leaf_stride, args.shape), key, 0, args.queries);
+FOURFOLD_INLINE void attend_few(const AttendArgs& args, const std::uint8_t* leaf, const std::uint8_t* next, int key) {
+  attend_group<V>(args, LeafSource<V, kType, true>(leaf, next, args.shape), key, 0, args.queries);
 }
 
 template <class V, Storage kType>
 [[gnu::noinline]] void attend_many(const AttendArgs& args, const std::uint8_t* leaf, int key) {
   alignas(64) float wide[kType == Storage::f32 ? 1 : 2 * kMaxHeadDim * kLeafKeys];
   if constexpr (kType != Storage::f32) {
-    widen<V>(LeafSource<V, kType, false>(leaf, 0, args.shape), args.shape, wide);
+    widen<V>(LeafSource<V, kType, false>(leaf, nullptr, args.shape), args.shape, wide);
     leaf = reinterpret_cast<const std::uint8_t*>(wide);
   }
-  const LeafSource<V, Storage::f32, false> floats(leaf, 0, args.shape);
+  const LeafSource<V, Storage::f32, false> floats(leaf, nullptr, args.shape);
   for (int i = 0; i < args.queries; i += V::kQueries)
     attend_group<V>(args, floats, key, i, i + V::kQueries < args.queries ? i + V::kQueries : args.queries);
 }
@@ -226,11 +226,12 @@ void attend_type(const AttendArgs& args) {
     end = args.last[i] > end ? args.last[i] : end;
   }
   for (int key = begin / kLeafKeys * kLeafKeys; key < end; key += kLeafKeys) {
-    const std::uint8_t* leaf = args.leaves + static_cast<std::size_t>(key / kLeafKeys) * args.leaf_stride;
+    const std::uint8_t* const* leaves = args.leaves + key / kLeafKeys;
+    const std::uint8_t* leaf = leaves[0] + args.offset;
     if (args.shape.keys_only)
       attend_rows<V, kType>(args, leaf, key);
     else if (args.queries <= V::kQueries)
-      attend_few<V, kType>(args, leaf, key);
+      attend_few<V, kType>(args, leaf, (leaves[1] ? leaves[1] : leaves[0]) + args.offset, key);
     else
       attend_many<V, kType>(args, leaf, key);
   }

@@ -1,35 +1,11 @@
-// The KV cache's leaves: where things lie, writing one position, and reading 16 numbers of any cache type.
-// K is [D][64 keys] (lanes = keys), V is [64 keys][D padded to 16] (lanes = dimensions): no horizontal sums anywhere.
-// Of keys only there are rows [64 keys][D padded to 16], read both ways.
+// The KV cache's leaves (leaf.hpp): writing one position, and reading 16 numbers of any cache type.
+// Lanes are keys in K and dimensions in V: no horizontal sums anywhere. Rows of keys only are read both ways.
 #pragma once
 
-#include "cpu/simd/inline.hpp"
-#include "cpu/simd/kernels.hpp"
+#include "cpu/simd/leaf.hpp"
 
 namespace fourfold::simd {
 namespace {
-
-// Byte offsets inside a leaf whose numbers take `size` bytes (q8_0: 1, and scales follow each part).
-struct LeafLayout {
-  std::size_t k_scales, v, v_scales, bytes;
-  int v_row;  // numbers per V row; of keys only, per row
-};
-
-FOURFOLD_INLINE int padded(int d) { return (d + 15) / 16 * 16; }
-
-FOURFOLD_INLINE LeafLayout leaf_layout(Storage type, KvShape shape) {
-  const std::size_t size = type == Storage::f32 ? 4 : type == Storage::q8_0 ? 1 : 2;
-  const auto numbers = [&](int d) { return static_cast<std::size_t>(kLeafKeys) * static_cast<std::size_t>(d) * size; };
-  const auto scales = [&](int d) {
-    return static_cast<std::size_t>(type == Storage::q8_0 ? kLeafKeys * (d / 32) * 2 : 0);
-  };
-  if (shape.keys_only) {
-    const std::size_t k = numbers(padded(shape.key));
-    return {k, 0, k, k + scales(shape.key), padded(shape.key)};
-  }
-  const std::size_t k = numbers(shape.key), k_end = k + scales(shape.key), v = numbers(padded(shape.value));
-  return {k, k_end, k_end + v, k_end + v + scales(shape.value), padded(shape.value)};
-}
 
 // ---- sources: key(d, c) is keys 16c.. of dimension d; value(key, i) is dimensions 16i.. of a key; 16 of each
 //
@@ -41,8 +17,8 @@ struct LeafSource {
   static constexpr int kSize = kType == Storage::f32 ? 4 : 2;
   const std::uint8_t *k, *v, *next;
   std::size_t v_row;
-  [[gnu::always_inline]] LeafSource(const std::uint8_t* leaf, std::size_t stride, KvShape shape)
-      : k(leaf), next(leaf + stride) {
+  [[gnu::always_inline]] LeafSource(const std::uint8_t* leaf, const std::uint8_t* next, KvShape shape)
+      : k(leaf), next(next) {
     const LeafLayout at = leaf_layout(kType, shape);
     v = leaf + at.v;
     v_row = static_cast<std::size_t>(at.v_row) * kSize;
@@ -71,8 +47,8 @@ template <class V, bool kStream>
 struct LeafSource<V, Storage::q8_0, kStream> {
   const std::uint8_t *k, *k_scales, *v, *v_scales, *next;
   int d;  // of values
-  [[gnu::always_inline]] LeafSource(const std::uint8_t* leaf, std::size_t stride, KvShape shape)
-      : k(leaf), next(leaf + stride), d(shape.value) {
+  [[gnu::always_inline]] LeafSource(const std::uint8_t* leaf, const std::uint8_t* next, KvShape shape)
+      : k(leaf), next(next), d(shape.value) {
     const LeafLayout at = leaf_layout(Storage::q8_0, shape);
     k_scales = leaf + at.k_scales;
     v = leaf + at.v;
@@ -112,7 +88,7 @@ FOURFOLD_INLINE void quantise_for_cache(const float* x, std::int8_t* q, std::uin
   V::store_s8(q + 16, V::min(limit, V::max(negative, V::mul(high, inverse))));
 }
 
-// Row `slot` of [64][d] numbers and [64][d / 32] scales.
+// Row `slot` of [keys][d] numbers and [keys][d / 32] scales.
 template <class V>
 void append_q8_row(std::uint8_t* rows, std::uint8_t* scales, int slot, const float* x, int d) {
   for (int i = 0; i < d; i += 32) {
@@ -123,12 +99,12 @@ void append_q8_row(std::uint8_t* rows, std::uint8_t* scales, int slot, const flo
 }
 
 template <class V>
-void append_q8(std::uint8_t* leaf, int slot, const float* k, const float* v, KvShape shape) {
-  const LeafLayout at = leaf_layout(Storage::q8_0, shape);
+void append_q8(std::uint8_t* leaf, int keys, int slot, const float* k, const float* v, KvShape shape) {
+  const LeafLayout at = leaf_layout(Storage::q8_0, shape, keys);
   for (int i = 0; i < shape.key; i += 32) {
     std::int8_t q[32];
-    quantise_for_cache<V>(k + i, q, leaf + at.k_scales + 2 * (i / 32 * kLeafKeys + slot));
-    for (int j = 0; j < 32; ++j) leaf[(i + j) * kLeafKeys + slot] = static_cast<std::uint8_t>(q[j]);
+    quantise_for_cache<V>(k + i, q, leaf + at.k_scales + 2 * (i / 32 * keys + slot));
+    for (int j = 0; j < 32; ++j) leaf[(i + j) * keys + slot] = static_cast<std::uint8_t>(q[j]);
   }
   append_q8_row<V>(leaf + at.v, leaf + at.v_scales, slot, v, shape.value);
 }
@@ -157,9 +133,9 @@ FOURFOLD_INLINE void each_stored(Storage type, const float* x, int d, Put put) {
 }
 
 template <class V>
-void kv_append(Storage type, std::uint8_t* leaf, int slot, const float* k, const float* v, KvShape shape) {
-  const LeafLayout at = leaf_layout(type, shape);
-  const std::size_t size = type == Storage::f32 ? 4 : 2;
+void kv_append(Storage type, std::uint8_t* leaf, int keys, int slot, const float* k, const float* v, KvShape shape) {
+  const LeafLayout at = leaf_layout(type, shape, keys);
+  const std::size_t size = at.size;
   const auto row = [&](std::uint8_t* rows, const float* x, int d) {
     each_stored<V>(type, x, d, [&](int i, int, const std::uint8_t* stored) {
       __builtin_memcpy(rows + static_cast<std::size_t>(slot * at.v_row + i) * size, stored, 16 * size);
@@ -167,11 +143,11 @@ void kv_append(Storage type, std::uint8_t* leaf, int slot, const float* k, const
   };
   if (type == Storage::q8_0)
     return shape.keys_only ? append_q8_row<V>(leaf, leaf + at.k_scales, slot, k, shape.key)
-                           : append_q8<V>(leaf, slot, k, v, shape);
+                           : append_q8<V>(leaf, keys, slot, k, v, shape);
   if (shape.keys_only) return row(leaf, k, shape.key);
   each_stored<V>(type, k, shape.key, [&](int i, int n, const std::uint8_t* stored) {
     for (int j = 0; j < n; ++j)
-      __builtin_memcpy(leaf + static_cast<std::size_t>((i + j) * kLeafKeys + slot) * size,
+      __builtin_memcpy(leaf + static_cast<std::size_t>((i + j) * keys + slot) * size,
                        stored + static_cast<std::size_t>(j) * size, size);
   });
   row(leaf + at.v, v, shape.value);

@@ -77,31 +77,42 @@ struct KvShape {
   bool keys_only = false;
 };
 
-// One kv head's cache is a row of leaves. A leaf holds 64 consecutive absolute positions: K as [D][64 keys], then V as
-// [64 keys][D padded to 16]; q8_0 (D % 32 == 0) adds f16 scales: K [D / 32][64], V [64][D / 32]. Of keys only: rows
-// [64 keys][D padded to 16], and [64][D / 32] scales. `type` is one of f32, f16, bf16, q8_0. Returns 0 for a type or D
-// that has no cache. Leaves need 64-byte alignment.
+// One kv head's cache is a row of leaves (leaf.hpp) of 64 consecutive absolute positions. `type` is one of f32, f16,
+// bf16, q8_0 (D % 32 == 0). Returns 0 for a type or D that has no cache. Leaves need 64-byte alignment.
 std::size_t kv_leaf_bytes(Storage type, KvShape shape);
 inline std::size_t kv_leaf_bytes(Storage type, int d) { return kv_leaf_bytes(type, {d, d}); }
+
+// A smaller leaf holds `keys` positions, 1 .. 63, unaligned: a page that is a part of one. No kernel attends to it.
+std::size_t kv_part_bytes(Storage type, KvShape shape, int keys);
+// Copies `keys` positions of a head from one leaf to another: from slot `from_slot` of a leaf of `from_keys` on, to
+// `to_slot` of one of `to_keys`.
+void kv_copy(Storage type, KvShape shape, int keys, const std::uint8_t* from, int from_keys, int from_slot,
+             std::uint8_t* to, int to_keys, int to_slot);
+
+// One position of a leaf as a row of a file, in an order that no build changes: the numbers of the key, then of the
+// value unless keys only, little-endian; q8_0 as blocks of an f16 scale and 32 int8.
+std::size_t kv_row_bytes(Storage type, KvShape shape);
+void kv_read_row(Storage type, KvShape shape, const std::uint8_t* leaf, int keys, int slot, std::uint8_t* row);
+void kv_write_row(Storage type, KvShape shape, const std::uint8_t* row, std::uint8_t* leaf, int keys, int slot);
 
 // A state is `O[D padded to 16], l[16], m, padding`, D that of values: the weighted sum of values, the sum of weights
 // as 16 lane partials, and the exponent reference in log2 units (-inf when empty).
 constexpr std::size_t state_floats(int d) { return static_cast<std::size_t>((d + 15) / 16 * 16 + 32); }
 
 struct AttendArgs {
-  Storage type;                // of the cache
-  KvShape shape;               // each at most kMaxHeadDim
-  const std::uint8_t* leaves;  // the block's first leaf
-  std::size_t leaf_stride;     // bytes from leaf to leaf
-  int queries;                 // query rows of this kv head: heads of its group, positions, or both
-  const float* const* q;       // query i: D floats, rotated; the same bits whatever rows share the call. Keys only:
-                               //   zeros follow, up to a multiple of 16
-  const std::int32_t* first;   // query i sees the keys [first[i], last[i]) of the block, 0 <= first, last <= 1024;
-  const std::int32_t* last;  //   first >= last sees none. Keys nobody sees are never used (their leaves may be unset).
-  float scale;               // on q . k
-  float soft_cap;            // s -> cap * tanh(s / cap); 0 = none
-  float* state;              // query i's fresh state of this block at state + i * state_stride
-  std::size_t state_stride;  // floats, at least state_floats(shape.value)
+  Storage type;                       // of the cache
+  KvShape shape;                      // each at most kMaxHeadDim
+  const std::uint8_t* const* leaves;  // where the block's leaves lie, and the one behind: it is fetched ahead (or null)
+  std::size_t offset;                 // bytes from there to this kv head's leaf
+  int queries;                        // query rows of this kv head: heads of its group, positions, or both
+  const float* const* q;      // query i: D floats, rotated; the same bits whatever rows share the call. Keys only:
+                              //   zeros follow, up to a multiple of 16
+  const std::int32_t* first;  // query i sees the keys [first[i], last[i]) of the block, 0 <= first, last <= 1024;
+  const std::int32_t* last;   //   first >= last sees none. Keys nobody sees are never used (their leaves may be unset).
+  float scale;                // on q . k
+  float soft_cap;             // s -> cap * tanh(s / cap); 0 = none
+  float* state;               // query i's fresh state of this block at state + i * state_stride
+  std::size_t state_stride;   // floats, at least state_floats(shape.value)
 };
 
 // ---- scans: one head's state through some tokens
@@ -139,8 +150,9 @@ struct Kernels {
   void (*dot[kStorageCount])(const DotArgs&);
   void (*dot_f32[kStorageCount])(const DotArgs&);
 
-  // Writes k and v (null for keys only), rounded to the cache's precision, at slot 0..63 of a leaf.
-  void (*kv_append)(Storage type, std::uint8_t* leaf, int slot, const float* k, const float* v, KvShape shape);
+  // Writes k and v (null for keys only), rounded to the cache's precision, at a slot of a leaf of `keys` positions.
+  void (*kv_append)(Storage type, std::uint8_t* leaf, int keys, int slot, const float* k, const float* v,
+                    KvShape shape);
   void (*attend)(const AttendArgs&);
   // into <- into (+) from; merging with an empty state leaves the other one's bits.
   void (*merge)(float* into, const float* from, int d);

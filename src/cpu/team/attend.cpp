@@ -17,9 +17,15 @@ void TeamExecutor::run_step(Worker& worker, const TeamAttend& step) {
 // One block of keys for some query rows of one kv head; visible ranges are in local.first and local.last.
 void TeamExecutor::attend_block(const TeamAttend& step, int kv_head, int block, int rows, float* states,
                                 Local& local) const {
-  k_.attend({cache_.type(), step.shape, cache_.leaf(step.cache, kv_head, block * kBlockKeys), cache_.stride(), rows,
-             local.queries.data(), local.first.data(), local.last.data(), step.scale, step.soft_cap, states,
-             simd::state_floats(step.shape.value)});
+  int first = kBlockKeys, last = 0;  // what any of them sees
+  for (std::size_t r = 0; r < static_cast<std::size_t>(rows); ++r) {
+    if (local.first[r] >= local.last[r]) continue;
+    first = std::min(first, local.first[r]);
+    last = std::max(last, local.last[r]);
+  }
+  const auto [leaves, offset] = cache_.leaves(step.cache, kv_head, block, first, last, local.leaves);
+  k_.attend({cache_.type(), step.shape, leaves, offset, rows, local.queries.data(), local.first.data(),
+             local.last.data(), step.scale, step.soft_cap, states, simd::state_floats(step.shape.value)});
 }
 
 // One head's output of a token from its finished state.
@@ -111,7 +117,8 @@ void TeamExecutor::attend_tile(const TeamAttend& step, int kv_head, int token, i
     finish_head(step, total + static_cast<std::size_t>(r) * state, row_token(r), row_head(r));
 }
 
-void TeamExecutor::randomize_cache(int positions, std::uint64_t seed) {
+status TeamExecutor::randomize_cache(int positions, std::uint64_t seed) {
+  FOURFOLD_TRY(jump(positions));
   Noise noise(seed);
   std::vector<float> key, value;
   for (std::size_t c = 0; c < model_->program.caches.size(); ++c) {
@@ -119,14 +126,16 @@ void TeamExecutor::randomize_cache(int positions, std::uint64_t seed) {
     key.resize(static_cast<std::size_t>(spec.head_dim));
     value.resize(static_cast<std::size_t>(spec.values()));
     for (int head = 0; head < spec.kv_heads; ++head)
-      for (int p = 0; p < positions; ++p) {
+      for (int p = cache_.oldest_needed(static_cast<int>(c), positions); p < positions; ++p) {
         for (float& x : key) x = noise();
         for (float& x : value) x = noise();
-        k_.kv_append(cache_.type(), cache_.leaf(static_cast<int>(c), head, p), p % simd::kLeafKeys, key.data(),
-                     value.data(), kv_shape(spec));
+        k_.kv_append(cache_.type(), cache_.part(static_cast<int>(c), head, p), cache_.keys(), p % cache_.keys(),
+                     key.data(), value.data(), kv_shape(spec));
       }
   }
   for (float& x : running_) x = noise();
+  checkpoint_ = running_;
+  return {};
 }
 
 }  // namespace fourfold::team

@@ -1,58 +1,125 @@
 #include "cpu/team/cache.hpp"
 
-#include <istream>
-#include <ostream>
+#include <algorithm>
+#include <cstring>
 
 #include "fourfold/blocks.hpp"
 
 namespace fourfold::team {
 
-result<TeamCache> TeamCache::create(const Program& program, Storage type, int context) {
+using simd::kBlockKeys, simd::kLeafKeys;
+
+result<TeamCache> TeamCache::create(const Program& program, const PlanOptions& options) {
   TeamCache cache;
-  cache.type_ = type;
+  cache.type_ = options.cache;
+  cache.keys_ = std::min(options.page, kLeafKeys);
+  std::vector<PageShape> shapes;
   for (const CacheSpec& spec : program.caches) {
-    const simd::KvShape shape = kv_shape(spec);
-    const std::size_t leaf = simd::kv_leaf_bytes(type, shape);
-    cache.layers_.push_back({shape, leaf, cache.stride_});
-    cache.stride_ += leaf * static_cast<std::size_t>(spec.kv_heads);
+    auto shape =
+        std::find_if(shapes.begin(), shapes.end(), [&](const PageShape& s) { return s.window == spec.window; });
+    if (shape == shapes.end())
+      shape = shapes.insert(shape, {options.context, options.page, spec.window, options.batch, cache.keys_, 0});
+    const std::size_t part = cache.keys_ == kLeafKeys ? simd::kv_leaf_bytes(options.cache, kv_shape(spec))
+                                                      : simd::kv_part_bytes(options.cache, kv_shape(spec), cache.keys_);
+    cache.layers_.push_back(
+        {spec.kv_heads, kv_shape(spec), static_cast<std::size_t>(shape - shapes.begin()), part, shape->part_bytes});
+    shape->part_bytes += part * static_cast<std::size_t>(spec.kv_heads);
   }
-  auto memory = Mapping::create(cache.used(context));
-  if (!memory.ok()) return memory.error();
-  cache.memory_ = std::move(memory).value();
+  for (const PageShape& shape : shapes) {
+    auto pages = PageList::create(shape);
+    if (!pages.ok()) return pages.error();
+    cache.groups_.push_back(std::move(pages).value());
+  }
   return cache;
 }
 
-void TeamCache::save(std::ostream& out, int positions) const {
-  out.write(reinterpret_cast<const char*>(memory_.data()), static_cast<std::streamsize>(used(positions)));
+result<TeamCache> TeamCache::fork() const {
+  TeamCache copy;
+  copy.type_ = type_;
+  copy.keys_ = keys_;
+  copy.layers_ = layers_;
+  for (const PageList& pages : groups_) {
+    auto forked = pages.fork();
+    if (!forked.ok()) return forked.error();
+    copy.groups_.push_back(std::move(forked).value());
+  }
+  return copy;
 }
 
-bool TeamCache::load(std::istream& in, int positions) {
-  in.read(reinterpret_cast<char*>(memory_.data()), static_cast<std::streamsize>(used(positions)));
-  return in.good();
+status TeamCache::prepare(int position, int tokens) {
+  for (PageList& pages : groups_) FOURFOLD_TRY(pages.prepare(position, tokens));
+  return {};
+}
+
+bool TeamCache::rewind(int position) {
+  bool held = true;
+  for (PageList& pages : groups_) held = pages.rewind(position) && held;
+  if (held) return true;
+  for (PageList& pages : groups_) pages.rewind(0);
+  return false;
+}
+
+status TeamCache::jump(int position) {
+  for (PageList& pages : groups_) FOURFOLD_TRY(pages.jump(position));
+  return {};
+}
+
+TeamCache::Leaves TeamCache::leaves(int cache, int head, int block, int first, int last, Scratch& scratch) const {
+  const Layer& layer = layers_[static_cast<std::size_t>(cache)];
+  const std::size_t offset = layer.offset + layer.part_bytes * static_cast<std::size_t>(head);
+  const PageList& pages = group(cache);
+  constexpr int kLeaves = kBlockKeys / kLeafKeys;
+  if (keys_ == kLeafKeys) return {pages.parts() + std::ptrdiff_t{block} * kLeaves, offset};
+  const std::size_t leaf = simd::kv_leaf_bytes(type_, layer.shape);
+  scratch.bytes.resize(std::max(scratch.bytes.size(), kLeaves * leaf + kLeafKeys));
+  scratch.leaves.assign(kLeaves + 1, nullptr);
+  const auto address = reinterpret_cast<std::uintptr_t>(scratch.bytes.data());
+  std::uint8_t* const base = scratch.bytes.data() + ((address + 63) / 64 * 64 - address);
+  for (int i = 0; i < kLeaves; ++i)
+    scratch.leaves[static_cast<std::size_t>(i)] = base + static_cast<std::size_t>(i) * leaf;
+  for (int key = first / keys_ * keys_; key < last; key += keys_)
+    simd::kv_copy(type_, layer.shape, keys_, pages.part(block * kBlockKeys + key) + offset, keys_, 0,
+                  base + static_cast<std::size_t>(key / kLeafKeys) * leaf, kLeafKeys, key % kLeafKeys);
+  return {scratch.leaves.data(), 0};
+}
+
+std::size_t TeamCache::held_bytes() const {
+  std::size_t sum = 0;
+  for (const PageList& pages : groups_) sum += pages.held_bytes();
+  return sum;
+}
+
+std::size_t TeamCache::row_bytes(int cache) const {
+  const Layer& layer = layers_[static_cast<std::size_t>(cache)];
+  return simd::kv_row_bytes(type_, layer.shape) * static_cast<std::size_t>(layer.heads);
+}
+
+void TeamCache::read_rows(int cache, int first, int count, std::byte* out) const {
+  const Layer& layer = layers_[static_cast<std::size_t>(cache)];
+  auto* row = reinterpret_cast<std::uint8_t*>(out);
+  for (int p = first; p < first + count; ++p)
+    for (int head = 0; head < layer.heads; ++head, row += simd::kv_row_bytes(type_, layer.shape))
+      simd::kv_read_row(type_, layer.shape, part(cache, head, p), keys_, p % keys_, row);
+}
+
+void TeamCache::write_rows(int cache, int first, int count, const std::byte* in) {
+  const Layer& layer = layers_[static_cast<std::size_t>(cache)];
+  const auto* row = reinterpret_cast<const std::uint8_t*>(in);
+  for (int p = first; p < first + count; ++p)
+    for (int head = 0; head < layer.heads; ++head, row += simd::kv_row_bytes(type_, layer.shape))
+      simd::kv_write_row(type_, layer.shape, row, part(cache, head, p), keys_, p % keys_);
 }
 
 void TeamCache::read(int cache, int position, int head, float* key, float* value) const {
-  const std::uint8_t* bytes = leaf(cache, head, position);
   const simd::KvShape shape = this->shape(cache);
-  const int slot = position % simd::kLeafKeys, size = type_ == Storage::q8_0 ? 1 : info(type_).block_bytes;
-  const auto scale = [&](const std::uint8_t* scales, int i) {
-    return type_ == Storage::q8_0 ? blocks::F16::at(scales + 2 * i, 0) : 1.0f;
-  };
-  const auto number = [&](const std::uint8_t* numbers, int i) {
-    return type_ == Storage::q8_0 ? static_cast<float>(reinterpret_cast<const std::int8_t*>(numbers)[i])
-                                  : decode(type_, numbers + std::ptrdiff_t{i} * size, 0);
-  };
-  const auto read_row = [&](const std::uint8_t* rows, int d, float* out) {
-    const int stride = (d + 15) / 16 * 16;
-    const std::uint8_t* scales = rows + static_cast<std::ptrdiff_t>(simd::kLeafKeys) * stride * size;
-    for (int i = 0; i < d; ++i) out[i] = scale(scales, slot * (d / 32) + i / 32) * number(rows, slot * stride + i);
-  };
-  if (shape.keys_only) return read_row(bytes, shape.key, key);
-  const std::uint8_t* scales = bytes + static_cast<std::ptrdiff_t>(simd::kLeafKeys) * shape.key * size;
-  for (int i = 0; i < shape.key; ++i)
-    key[i] = scale(scales, i / 32 * simd::kLeafKeys + slot) * number(bytes, i * simd::kLeafKeys + slot);
-  const int key_scales = type_ == Storage::q8_0 ? 2 * simd::kLeafKeys * (shape.key / 32) : 0;
-  read_row(scales + key_scales, shape.value, value);
+  std::vector<std::uint8_t> row(simd::kv_row_bytes(type_, shape));
+  if (group(cache).part(position) != nullptr)
+    simd::kv_read_row(type_, shape, part(cache, head, position), keys_, position % keys_, row.data());
+  const auto& storage = info(type_);
+  const int count = shape.key + (shape.keys_only ? 0 : shape.value);
+  for (int i = 0; i < count; ++i)
+    (i < shape.key ? key[i] : value[i - shape.key]) =
+        decode(type_, row.data() + i / storage.block_elements * storage.block_bytes, i % storage.block_elements);
 }
 
 }  // namespace fourfold::team

@@ -1,8 +1,6 @@
 #include "cpu/team/executor.hpp"
 
 #include <cmath>
-#include <istream>
-#include <ostream>
 
 #include "cpu/team/team.hpp"
 #include "cpu/topology.hpp"
@@ -16,6 +14,7 @@ TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& 
       plan_(resolve(model_->program, model_->weights, k_, model_->pool->threads(), model_->f32, options.debug)),
       cache_(std::move(cache)),
       running_(static_cast<std::size_t>(model_->program.state_numbers())),
+      checkpoint_(running_.size()),
       queue_(model_->pool->threads()) {
   const auto batch = static_cast<std::size_t>(options.batch);
   arena_.resize(static_cast<std::size_t>(plan_.arena.width) * batch);
@@ -62,14 +61,20 @@ float* TeamExecutor::at(Value v, int tokens, int token) const {
          static_cast<std::ptrdiff_t>(token) * width(v);
 }
 
-void TeamExecutor::forward(std::span<const int> ids, int position, int wanted, float* logits) {
+status TeamExecutor::forward(std::span<const int> ids, int position, int wanted, float* logits) {
+  FOURFOLD_TRY(cache_.prepare(position, static_cast<int>(ids.size())));
   ids_ = ids;
   position_ = position;
   wanted_ = wanted;
   logits_ = logits;
   if (position == 0) std::fill(running_.begin(), running_.end(), 0.0f);
+  if (ids.size() > 1) {
+    std::copy(running_.begin(), running_.end(), checkpoint_.begin());
+    checked_ = position;
+  }
+  end_ = position + static_cast<int>(ids.size());
   const std::lock_guard turn(model_->running);
-  const status ran = model_->pool->run([this](Worker& worker) {
+  return model_->pool->run([this](Worker& worker) {
     make_rope_tables(worker);
     const bool decode = ids_.size() == 1;
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
@@ -82,7 +87,6 @@ void TeamExecutor::forward(std::span<const int> ids, int position, int wanted, f
       worker.barrier([&next]() noexcept { return next.touch(); });
     }
   });
-  (void)ran;  // refused only while another run is under way: this one has its turn
 }
 
 // What this worker's next Project reads first: no result of the steps before it can change that.
@@ -128,17 +132,29 @@ void TeamExecutor::run_step(Worker& worker, const TeamEmbed& step) {
 
 const float* TeamExecutor::value(Value v) const { return at(v, static_cast<int>(ids_.size())); }
 
-void TeamExecutor::save_cache(std::ostream& out, int positions) const {
-  cache_.save(out, positions);
-  out.write(reinterpret_cast<const char*>(running_.data()),
-            static_cast<std::streamsize>(running_.size() * sizeof(float)));
+// States go back to the last checkpoint at or before `position`, keys and values to it.
+int TeamExecutor::rewind(int position) {
+  if (position == end_) return position;
+  if (!running_.empty()) position = position >= checked_ ? checked_ : 0;
+  end_ = cache_.rewind(position) ? position : 0;
+  checked_ = std::min(checked_, end_);
+  if (end_ > 0) std::copy(checkpoint_.begin(), checkpoint_.end(), running_.begin());
+  return end_;
 }
 
-status TeamExecutor::load_cache(std::istream& in, int positions) {
-  const bool caches = cache_.load(in, positions);
-  in.read(reinterpret_cast<char*>(running_.data()), static_cast<std::streamsize>(running_.size() * sizeof(float)));
-  if (caches && in.good()) return {};
-  return {Code::malformed, "the saved cache ends early"};
+result<std::unique_ptr<Executor>> TeamExecutor::fork() const {
+  auto cache = cache_.fork();
+  if (!cache.ok()) return cache.error();
+  auto copy = std::make_unique<TeamExecutor>(model_, options_, std::move(cache).value());
+  copy->running_ = running_;
+  copy->checkpoint_ = running_;
+  copy->end_ = copy->checked_ = end_;
+  return std::unique_ptr<Executor>(std::move(copy));
+}
+
+status TeamExecutor::jump(int position) {
+  end_ = checked_ = position;
+  return cache_.jump(position);
 }
 
 namespace {
@@ -155,7 +171,7 @@ class TeamBackend : public Backend {
 
   result<std::unique_ptr<Executor>> plan(const PlanOptions& options) override {
     FOURFOLD_TRY(check_team(model_->program, options.cache));
-    auto cache = TeamCache::create(model_->program, options.cache, options.context);
+    auto cache = TeamCache::create(model_->program, options);
     if (!cache.ok()) return cache.error();
     return std::unique_ptr<Executor>(std::make_unique<TeamExecutor>(model_, options, std::move(cache).value()));
   }

@@ -61,16 +61,28 @@ class TeamExecutor : public Executor {
  public:
   TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& options, TeamCache cache);
 
-  void forward(std::span<const int> ids, int position, int wanted, float* logits) override;
-  void save_cache(std::ostream& out, int positions) const override;
-  status load_cache(std::istream& in, int positions) override;
-  std::size_t cache_bytes() const override { return cache_.bytes() + running_.size() * sizeof(float); }
+  status forward(std::span<const int> ids, int position, int wanted, float* logits) override;
+  int rewind(int position) override;
+  result<std::unique_ptr<Executor>> fork() const override;
+  std::size_t cache_bytes() const override {
+    return cache_.held_bytes() + (running_.size() + checkpoint_.size()) * sizeof(float);
+  }
   void read_states(std::span<float> out) const override { std::copy(running_.begin(), running_.end(), out.begin()); }
   void write_states(std::span<const float> states) override {
     std::copy(states.begin(), states.end(), running_.begin());
+    checkpoint_ = running_;
+  }
+  std::string_view row_format() const override { return info(cache_.type()).name; }
+  std::size_t row_bytes(int cache) const override { return cache_.row_bytes(cache); }
+  void read_rows(int cache, int first, int count, std::byte* out) const override {
+    cache_.read_rows(cache, first, count, out);
+  }
+  status jump(int position) override;
+  void write_rows(int cache, int first, int count, const std::byte* in) override {
+    cache_.write_rows(cache, first, count, in);
   }
   std::span<const std::byte> weights() const override { return model_->weights.tiles(); }
-  void randomize_cache(int positions, std::uint64_t seed) override;
+  status randomize_cache(int positions, std::uint64_t seed) override;
   const float* value(Value v) const override;
   void cached(int cache, int position, int head, float* key, float* value) const override {
     cache_.read(cache, position, head, key, value);
@@ -94,6 +106,7 @@ class TeamExecutor : public Executor {
     std::vector<float> q, k, v, decay;  // scan: [kScanTokens, head dim]
     std::vector<float> strength;        // scan: [kScanTokens]
     std::vector<float> past;            // convolution: [kernel - 1 + kScanTokens, kConvChannels]
+    TeamCache::Scratch leaves;          // attend: leaves put together of smaller pages
     RouteScratch<float> route;          // a token's choice
     std::vector<int> ids;               // [max_chosen]
   };
@@ -171,7 +184,9 @@ class TeamExecutor : public Executor {
   PlanOptions options_;
   TeamPlan plan_;
   TeamCache cache_;
-  std::vector<float> running_;  // states of all scans and convolutions, in the Program's order
+  std::vector<float> running_;     // states of all scans and convolutions, in the Program's order
+  std::vector<float> checkpoint_;  // the same as they were at position checked_
+  int end_ = 0, checked_ = 0;      // positions evaluated; 0 <= checked_ <= end_
   ChunkQueue queue_;
 
   std::vector<float> arena_;

@@ -158,7 +158,7 @@ void TeamExecutor::append_heads(const TeamProject& step, const Append& e, const 
   for (int t = 0; t < tokens; ++t)
     for (int h = 0; h < heads; ++h) {
       const int position = position_ + t;
-      k_.kv_append(cache_.type(), cache_.leaf(e.cache, first + h, position), position % simd::kLeafKeys,
+      k_.kv_append(cache_.type(), cache_.part(e.cache, first + h, position), cache_.keys(), position % cache_.keys(),
                    local.out.data() + static_cast<std::size_t>(t) * keys_stride + h * key_dim,
                    local.out2.data() + static_cast<std::size_t>(t) * values_stride + h * value_dim,
                    {key_dim, value_dim, keys_only});
@@ -177,8 +177,8 @@ void TeamExecutor::append_key(const TeamProject& step, const AppendKey& e, const
     std::copy_n(at(e.row, tokens, t), n, key_.data());
     turn_head(key_.data(), step.query_norm, e.rope, t);
     const int position = position_ + t;
-    k_.kv_append(cache_.type(), cache_.leaf(e.cache, 0, position), position % simd::kLeafKeys, key_.data(), nullptr,
-                 cache_.shape(e.cache));
+    k_.kv_append(cache_.type(), cache_.part(e.cache, 0, position), cache_.keys(), position % cache_.keys(), key_.data(),
+                 nullptr, cache_.shape(e.cache));
   }
 }
 
