@@ -45,7 +45,9 @@ class ReferenceExecutor : public Executor {
 
   int rewind(int position) override {
     const bool gone = position < jumped_ || (position < end_ && !state_.states.empty());
-    return end_ = gone ? jumped_ = 0 : position;
+    end_ = gone ? jumped_ = 0 : position;
+    resize_caches(end_);
+    return end_;
   }
   result<std::unique_ptr<Executor>> fork() const override {
     auto copy = std::make_unique<ReferenceExecutor>(model_);
@@ -73,10 +75,7 @@ class ReferenceExecutor : public Executor {
     });
   }
   status jump(int position) override {
-    for (std::size_t c = 0; c < state_.caches.size(); ++c) {
-      state_.caches[c].keys.resize(key_numbers(c, position));
-      state_.caches[c].values.resize(value_numbers(c, position));
-    }
+    resize_caches(position);
     jumped_ = end_ = position;
     return {};
   }
@@ -135,6 +134,12 @@ class ReferenceExecutor : public Executor {
       visit(c.keys.data() + row * spec.head_dim, static_cast<std::size_t>(spec.head_dim) * sizeof(T));
       if (!spec.keys_only)
         visit(c.values.data() + row * spec.values(), static_cast<std::size_t>(spec.values()) * sizeof(T));
+    }
+  }
+  void resize_caches(int positions) {
+    for (std::size_t c = 0; c < state_.caches.size(); ++c) {
+      state_.caches[c].keys.resize(key_numbers(c, positions));
+      state_.caches[c].values.resize(value_numbers(c, positions));
     }
   }
   std::size_t key_numbers(std::size_t cache, int positions) const {
