@@ -60,6 +60,11 @@ __device__ __forceinline__ int cluster_rank() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
+__device__ __forceinline__ int cluster_size() {
+  int size;
+  asm volatile("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(size));
+  return size;
+}
 // Threads that ended do not count; what was written to shared memory before is visible to the cluster after.
 __device__ __forceinline__ void sync_cluster() {
   __syncwarp();

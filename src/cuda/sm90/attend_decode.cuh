@@ -250,17 +250,17 @@ class Decode {
   __device__ int items() const { return unit_.heads * kDim / 4; }
 
   __device__ void merge_cluster() {
-    const int clusters = static_cast<int>(gridDim.x) / kClusterBlocks,
-              cluster = static_cast<int>(blockIdx.x) / kClusterBlocks;
+    const int size = cluster_size(), clusters = static_cast<int>(gridDim.x) / size;
+    const int cluster = static_cast<int>(blockIdx.x) / size;
     const Partials<Shape> partials(a_, gridDim.y, clusters);
-    for (int item = cluster_rank() + kClusterBlocks * static_cast<int>(threadIdx.x); item < items();
-         item += kClusterBlocks * Shape::kWarps * 32) {
+    for (int item = cluster_rank() + size * static_cast<int>(threadIdx.x); item < items();
+         item += size * Shape::kWarps * 32) {
       const int head = item / (kDim / 4), dim = item % (kDim / 4) * 4, block = Shape::kWarps * kUnitHeads + head;
       const std::uint32_t sum_at = shared_address(sum(block)), output_at = shared_address(output(block) + dim);
       RunningSum total;
       float4 o;
-      join<kClusterBlocks>(
-          kClusterBlocks, [&](int rank) { return load2_from_cluster(address_in(rank, sum_at)); },
+      join<16>(
+          size, [&](int rank) { return load2_from_cluster(address_in(rank, sum_at)); },
           [&](int rank) { return load4_from_cluster(address_in(rank, output_at)); }, total, o);
       if (clusters == 1) {
         finish(head, dim, total, o);
@@ -292,7 +292,7 @@ class Decode {
       const int first = unit_.index * clusters * kUnitHeads + head;
       RunningSum total;
       float4 o;
-      join<8>(
+      join<16>(
           clusters,
           [&](int c) { return __ldcg(reinterpret_cast<const float2*>(partials.sums) + first + c * kUnitHeads); },
           [&](int c) {

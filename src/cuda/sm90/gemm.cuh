@@ -1,6 +1,6 @@
 // The prefill product: 128 weight rows by 128 tokens in a block of threads, bound by the matrix units.
 //
-// One producer thread streams stages of 64 columns through a ring: a panel of the tokens (16 KB, one bulk copy) and the
+// A producer warp streams stages of 64 columns through a ring: a panel of the tokens (16 KB, one bulk copy) and the
 // strips of eight row groups (2 KB each). Two warpgroups take four row groups each: weights are left operands from
 // registers, as their tiles have them, tokens right operands from shared memory. Finished sums pass through shared
 // memory, so that an epilogue sees four neighbouring rows of one token and writes whole lines. Blocks that share
@@ -47,7 +47,7 @@ class Gemm {
     if (threadIdx.x == 0) ring.init(Shape::kConsumers / 32);
     __syncthreads();
     if (threadIdx.x >= Shape::kConsumers) {
-      if (threadIdx.x == Shape::kConsumers) produce(ring);
+      produce(ring);
       return;
     }
     wait_for_previous_kernel();
@@ -57,21 +57,28 @@ class Gemm {
   }
 
  private:
+  // By a warp: lanes 0-7 bring a row group's strips each, lane 8 the tokens.
   __device__ void produce(Ring<Shape::kSlots> ring) const {
+    constexpr int kTile = Tile<Storage::bf16>::kBytes;
     const std::uint32_t slots = shared_address(memory_);
+    const int group = min(first_group_ + lane_, p_.order.groups - 1);  // rows beyond the matrix are never stored
+    const std::uint8_t* strip = p_.tiles + p_.order.index(group, 0) * kTile;
+    const std::int64_t next_tile = p_.order.slices > 1 ? (p_.order.index(group, 1) - p_.order.index(group, 0)) * kTile : 0;
+    const std::byte* tokens = p_.x.data + std::int64_t{first_token_} * 128;
     for (int panel = 0; panel < p_.x.panels(); ++panel) {
       ring.acquire();
       const std::uint32_t slot = slots + ring.slot * Shape::kStageBytes;
-      ring.full().expect(Shape::kStageBytes);
-      for (int i = 0; i < kTileGroups; ++i) {
-        const int group = min(first_group_ + i, p_.order.groups - 1);  // rows beyond the matrix are never stored
-        const std::uint8_t* tile = p_.tiles + p_.order.index(group, panel / kTileStrips) * Tile<Storage::bf16>::kBytes;
-        copy_bulk(slot + Shape::kPanelBytes + i * Shape::kStripBytes, tile + panel % kTileStrips * Shape::kStripBytes,
+      if (lane_ == 0) ring.full().expect(Shape::kStageBytes);
+      __syncwarp();
+      if (lane_ < kTileGroups) {
+        copy_bulk(slot + Shape::kPanelBytes + lane_ * Shape::kStripBytes,
+                  strip + panel / kTileStrips * next_tile + panel % kTileStrips * Shape::kStripBytes,
                   Shape::kStripBytes, ring.full());
+      } else if (lane_ == kTileGroups) {
+        if (panel == 0) wait_for_previous_kernel();  // which makes the tokens; weights are there
+        copy_bulk(slot, tokens, Shape::kPanelBytes, ring.full());
+        tokens += std::int64_t{p_.x.padded_tokens()} * 128;
       }
-      if (panel == 0) wait_for_previous_kernel();  // which makes the tokens; weights are there
-      const std::int64_t row = std::int64_t{panel} * p_.x.padded_tokens() + first_token_;
-      copy_bulk(slot, p_.x.data + row * 128, Shape::kPanelBytes, ring.full());
       ring.next();
     }
   }
