@@ -1,0 +1,50 @@
+// The persistent kernel: one CTA on each SM interprets its list of tasks, for as many tokens as a launch asks for.
+// Memory binds: the weights, and the keys and values in sight, are read once a token.
+#pragma once
+
+#include "cuda/persistent/attend.cuh"
+#include "cuda/persistent/consumer.cuh"
+#include "cuda/persistent/loader.cuh"
+#include "cuda/persistent/producer.cuh"
+
+namespace fourfold::cuda::persistent {
+
+template <class S>
+__device__ void prepare(const Launch& launch, Shared<S>& shared) {
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < S::kStages; ++i) {
+      sm90::barrier_init(sm90::shared_address(&shared.full[i]), 1);
+      sm90::barrier_init(sm90::shared_address(&shared.empty[i]), kConsumerWarps);
+    }
+    for (int i = 0; i < S::kSlices; ++i) {
+      sm90::barrier_init(sm90::shared_address(&shared.slice_full[i]), 1);
+      sm90::barrier_init(sm90::shared_address(&shared.slice_empty[i]), kConsumerWarps);
+    }
+    sm90::barrier_init_done();
+    shared.appended = 0;
+  }
+  for (int i = threadIdx.x; i < launch.counters; i += kThreads) shared.targets[i] = launch.targets[i];
+  __syncthreads();
+}
+
+template <class S>
+__global__ void __launch_bounds__(kThreads, 1) persistent_step(const __grid_constant__ Launch launch) {
+  extern __shared__ std::uint8_t bytes[];
+  auto& shared = *reinterpret_cast<Shared<S>*>(bytes);
+  prepare<S>(launch, shared);
+  const Record* records = launch.records + static_cast<std::int64_t>(blockIdx.x) * launch.stride;
+  const int count = launch.counts[blockIdx.x], warp = threadIdx.x / 32;
+  if (warp < kConsumerWarps) {
+    sm90::take_registers<S::kConsumerRegisters>();
+    Consumer<S>(launch, shared).run(records, count);
+  } else {
+    sm90::give_registers<S::kHelperRegisters>();
+    if (warp < kConsumerWarps + kLoaders) {
+      Loader<S>(launch, shared, warp - kConsumerWarps).run(records, count);
+    } else if (threadIdx.x % 32 == 0) {
+      Producer<S>(launch, shared).run(records, count);
+    }
+  }
+}
+
+}  // namespace fourfold::cuda::persistent

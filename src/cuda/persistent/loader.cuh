@@ -1,0 +1,196 @@
+// The loaders: each warp takes every kLoaders-th slice of the CTA's tasks, polls the slice's counter, and brings it to
+// shared memory: times its norm's weights, with its sum of squares; queries and keys normed and turned.
+#pragma once
+
+#include "cuda/persistent/machine.cuh"
+
+namespace fourfold::cuda::persistent {
+
+template <class S>
+class Loader {
+ public:
+  __device__ Loader(const Launch& launch, Shared<S>& shared, int index)
+      : launch_(launch), shared_(shared), watch_{launch}, index_(index), lane_(threadIdx.x % 32) {
+    room_.parity = 1;
+  }
+
+  __device__ void run(const Record* records, int count) {
+    for (watch_.token = 0; watch_.token < launch_.tokens && !watch_.dead; ++watch_.token)
+      for (int i = 0; i < count && !watch_.dead; ++i) {
+        const Record& r = records[i];
+        watch_.phase = r.phase;
+        if (r.kind == static_cast<std::uint8_t>(Kind::project)) project(r);
+        if (r.kind == static_cast<std::uint8_t>(Kind::attend)) attend(r);
+      }
+    if (index_ == 0 && blockIdx.x == 0) show_last();
+  }
+
+ private:
+  static constexpr int kVectors = S::Tile::kColumns / 128;  // of four columns, per lane
+
+  // Whether the next slice is this warp's; then its slot is free.
+  __device__ bool mine() {
+    const bool own = turn_ == index_;
+    turn_ = turn_ + 1 == kLoaders ? 0 : turn_ + 1;
+    return own;
+  }
+  __device__ float* slot() {
+    watch_.barrier(sm90::shared_address(&shared_.slice_empty[room_.at]), room_.parity, StallCode::slice);
+    return shared_.slices[room_.at];
+  }
+  __device__ void done() {
+    __syncwarp();
+    if (lane_ == 0) sm90::barrier_arrive(sm90::shared_address(&shared_.slice_full[room_.at]));
+  }
+  __device__ void wait(int counter, int version) {
+    if (lane_ == 0) watch_.counter(counter, version, shared_.targets[counter]);
+    watch_.dead = __shfl_sync(~0u, watch_.dead, 0);
+  }
+
+  __device__ void project(const Record& r) {
+    int slice = r.first_slice;
+    for (int s = 0; s < r.slices; ++s) {
+      if (mine()) bring(r, slice);
+      room_.next();
+      slice = slice + 1 == r.slices ? 0 : slice + 1;
+    }
+  }
+
+  __device__ void bring(const Record& r, int slice) {
+    const int first = slice * S::Tile::kColumns;
+    float4 weight[kVectors], x[kVectors];
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int column = first + (i * 32 + lane_) * 4;
+      weight[i] = float4{1, 1, 1, 1};
+      if (r.norm != 0 && column < static_cast<int>(r.columns))
+        weight[i] = __ldg(reinterpret_cast<const float4*>(reinterpret_cast<const float*>(r.norm) + column));
+    }
+    float* to = slot();
+    const bool embedding = r.in == kEmbedding;
+    const std::uint16_t* row = nullptr;
+    if (embedding) {
+      if (watch_.token > 0) wait(launch_.sampled, -1);
+      const int id = last_id();
+      row = launch_.embedding + static_cast<std::int64_t>(id) * launch_.width;
+      if (blockIdx.x == 0 && slice == r.first_slice && watch_.token > 0) show(watch_.token - 1, id);
+    } else {
+      wait(r.in_counter + slice, r.in_version);
+    }
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int column = first + (i * 32 + lane_) * 4;
+      x[i] = float4{0, 0, 0, 0};
+      if (column < static_cast<int>(r.columns))
+        x[i] = embedding ? embedded(row + column)
+                         : sm90::fresh(reinterpret_cast<const float4*>(launch_.arena + r.in + column));
+    }
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      squares += x[i].x * x[i].x + x[i].y * x[i].y + (x[i].z * x[i].z + x[i].w * x[i].w);
+      x[i] = float4{x[i].x * weight[i].x, x[i].y * weight[i].y, x[i].z * weight[i].z, x[i].w * weight[i].w};
+      reinterpret_cast<float4*>(to)[i * 32 + lane_] = x[i];
+    }
+    if (r.norm != 0) {
+#pragma unroll
+      for (int z = 16; z > 0; z /= 2) squares += __shfl_xor_sync(~0u, squares, z);
+      if (lane_ == 0) shared_.squares[room_.at] = squares;
+    }
+    done();
+  }
+
+  __device__ float4 embedded(const std::uint16_t* four) const {
+    const uint2 bits = __ldg(reinterpret_cast<const uint2*>(four));
+    const float scale = launch_.embedding_scale;
+    return {scale * __uint_as_float(bits.x << 16), scale * __uint_as_float(bits.x & 0xffff0000u),
+            scale * __uint_as_float(bits.y << 16), scale * __uint_as_float(bits.y & 0xffff0000u)};
+  }
+
+  // The token that this step begins with. A stalled launch may hold anything: stay within the vocabulary.
+  __device__ int last_id() const {
+    if (watch_.token == 0) return launch_.first_id;
+    const unsigned long long best = sm90::fresh(launch_.best + watch_.token - 1);
+    return min(static_cast<int>(~static_cast<std::uint32_t>(best) & 0x7fffffffu), launch_.vocab - 1);
+  }
+  __device__ void show(int token, int id) const {
+    if (lane_ != 0 || launch_.ids == nullptr) return;
+    *static_cast<volatile int*>(launch_.ids + token) = id;
+    __threadfence_system();
+  }
+  __device__ void show_last() {
+    watch_.token = launch_.tokens;
+    wait(launch_.sampled, -1);
+    show(launch_.tokens - 1, last_id());
+  }
+
+  __device__ void attend(const Record& r) {
+    const int position = launch_.position + watch_.token, chain = chain_of(position);
+    const int n = r.queries * S::kDim, own_slice = r.kv_head * n / S::Tile::kColumns;
+    if (r.share >= chains_in_use(position)) return;
+    if (mine()) {
+      float* to = slot();
+      for (int s = own_slice; s * S::Tile::kColumns < (r.kv_head + 1) * n; ++s) wait(r.in_counter + s, r.in_version);
+      const float* queries = launch_.arena + r.in + r.kv_head * n;
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        const int at = (i * 32 + lane_) * 4;
+        float4 q = at < n ? sm90::fresh(reinterpret_cast<const float4*>(queries + at)) : float4{0, 0, 0, 0};
+        q = turned(r, q, r.norm, position);
+        if (at < n) reinterpret_cast<float4*>(to)[i * 32 + lane_] = times(q, r.scale);
+      }
+      done();
+    }
+    room_.next();
+    if (chain % r.sharers != r.share) return;
+    if (mine()) {
+      float* to = slot();
+      const int key = r.kv_heads * n + r.kv_head * S::kDim, value = key + r.kv_heads * S::kDim;
+      wait(r.in_counter + key / S::Tile::kColumns, r.in_version);
+      wait(r.in_counter + value / S::Tile::kColumns, r.in_version);
+      const int at = lane_ * 4 % S::kDim;
+      const float4 k = sm90::fresh(reinterpret_cast<const float4*>(launch_.arena + r.in + key + at));
+      const float4 v = sm90::fresh(reinterpret_cast<const float4*>(launch_.arena + r.in + value + at));
+      *reinterpret_cast<float4*>(to + at) = turned(r, k, r.extra, position);
+      *reinterpret_cast<float4*>(to + S::kDim + at) = v;
+      done();
+    }
+    room_.next();
+  }
+
+  static __device__ float4 times(float4 x, float f) { return {x.x * f, x.y * f, x.z * f, x.w * f}; }
+
+  // Four numbers of a head of which S::kDim / 4 lanes hold the others: normed, then turned by their position.
+  __device__ float4 turned(const Record& r, float4 x, std::uint64_t norm, int position) const {
+    const int dim = lane_ * 4 % S::kDim;
+    if (norm != 0) {
+      float squares = x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w);
+#pragma unroll
+      for (int z = 1; z < S::kDim / 4; z *= 2) squares += __shfl_xor_sync(~0u, squares, z);
+      const float f = rsqrtf(squares / S::kDim + r.eps);
+      const float4 w = __ldg(reinterpret_cast<const float4*>(reinterpret_cast<const float*>(norm) + dim));
+      x = {x.x * f * w.x, x.y * f * w.y, x.z * f * w.z, x.w * f * w.w};
+    }
+    if (r.turns == 0) return x;
+    const auto* turns = reinterpret_cast<const float2*>(r.turns) + static_cast<std::int64_t>(position) * (S::kDim / 2);
+    if (r.interleaved != 0) {
+      const float4 t = __ldg(reinterpret_cast<const float4*>(turns + dim / 2));
+      return {x.x * t.x - x.y * t.y, x.x * t.y + x.y * t.x, x.z * t.z - x.w * t.w, x.z * t.w + x.w * t.z};
+    }
+    const float4 t = __ldg(reinterpret_cast<const float4*>(turns + dim % (S::kDim / 2)));
+    const float4 u = __ldg(reinterpret_cast<const float4*>(turns + dim % (S::kDim / 2)) + 1);
+    const float sign = dim < S::kDim / 2 ? -1.f : 1.f;
+    const float4 y{partner(x.x), partner(x.y), partner(x.z), partner(x.w)};
+    return {x.x * t.x + sign * y.x * t.y, x.y * t.z + sign * y.y * t.w, x.z * u.x + sign * y.z * u.y,
+            x.w * u.z + sign * y.w * u.w};
+  }
+  static __device__ float partner(float x) { return __shfl_xor_sync(~0u, x, S::kDim / 8); }
+
+  const Launch& launch_;
+  Shared<S>& shared_;
+  Watch watch_;
+  int index_, lane_, turn_ = 0;
+  Place<S::kSlices> room_;
+};
+
+}  // namespace fourfold::cuda::persistent

@@ -1,0 +1,123 @@
+// What the roles of a persistent CTA share: sizes, shared memory, rings, and waits that give up in time.
+//
+// Warps 0..7 consume, the next kLoaders bring activations, the last one streams weights, keys and values through a ring
+// of slots. A slot holds one weight tile, or panels (64 positions x 64 dims, 8 KB) of keys and values.
+#pragma once
+
+#include "cuda/cache.hpp"
+#include "cuda/persistent/launch.hpp"
+#include "cuda/sm90/pipe.cuh"
+#include "cuda/sm90/tile.cuh"
+
+namespace fourfold::cuda::persistent {
+
+inline constexpr int kConsumerWarps = kTileStrips;
+inline constexpr int kConsumers = kConsumerWarps * 32;
+inline constexpr int kLoaders = 3;
+inline constexpr int kThreads = kConsumers + kLoaders * 32 + 32;
+inline constexpr int kMostCounters = 192;
+inline constexpr int kMostQueries = 8;
+inline constexpr int kTokenAttends = 1 << 12;  // attends of one token are fewer
+inline constexpr int kPanelBytes = kLeafKeys * kPanelDims * 2;
+inline constexpr int kSharedBytes = 227 * 1024;  // of a CTA that has its SM to itself
+
+// kStorage of the weights, kDim of a head; keys and values are bf16.
+template <Storage kStorage, int kDim_>
+struct Sizes {
+  using Tile = cuda::Tile<kStorage>;
+  static constexpr int kDim = kDim_;
+  static constexpr int kSlotBytes = (Tile::kBytes > kPanelBytes ? Tile::kBytes : kPanelBytes + 127) / 128 * 128;
+  static constexpr int kPanels = kDim / kPanelDims;  // of a leaf's keys, or of its values
+  static constexpr int kSlotPanels = kSlotBytes / kPanelBytes < 2 * kPanels ? kSlotBytes / kPanelBytes : 2 * kPanels;
+  static constexpr int kLeafSlots = 2 * kPanels / kSlotPanels;
+  static constexpr int kSlices = 3072 / Tile::kColumns;  // activation slices in shared memory: 12 KB
+  static constexpr int kFixedBytes = 16 * 1024 + kMostCounters * 4 + 2048;
+  static constexpr int kStages = (kSharedBytes - kFixedBytes) / kSlotBytes;
+  // In flight: little near a phase's ends, where small loads would queue behind it.        lab: H200.md, slices
+  static constexpr int kEdge = 256 * 1024 / kSlotBytes;
+  static constexpr int kFlyEdge = 48 * 1024 / kSlotBytes, kFly = 80 * 1024 / kSlotBytes;
+  // Registers a lane: the CTA is launched with 168 for each of its three warpgroups. Helpers give some of theirs.
+  static constexpr int kHelperRegisters = Tile::kColumns > 512 ? 104 : 88;
+  static constexpr int kConsumerRegisters = (3 * 168 - kHelperRegisters) / 2;
+  static_assert(kHelperRegisters % 8 == 0 && kConsumerRegisters % 8 == 0);
+  static_assert(kTileRows == kGroupRows && Tile::kBytes % 16 == 0 && kFly < kStages && kLeafSlots < kStages);
+};
+
+template <class S>
+struct Shared {
+  alignas(1024) std::uint8_t ring[S::kStages * S::kSlotBytes];
+  alignas(16) float slices[S::kSlices][S::Tile::kColumns];
+  uint4 queries[S::kDim / 16][32];  // operands of mma.sync, by lane
+  float squares[S::kSlices];        // of a slice, before its norm's weights
+  float largest[kConsumerWarps][kMostQueries], sum[kConsumerWarps][kMostQueries];
+  unsigned long long best[kConsumerWarps];
+  CounterTarget targets[kMostCounters];
+  unsigned long long full[S::kStages], empty[S::kStages], slice_full[S::kSlices], slice_empty[S::kSlices];
+  volatile unsigned appended;  // attends of this CTA that wrote their token's key and value
+};
+
+// A place in a ring of kCount, with the parity that its barrier's current phase has.
+template <int kCount>
+struct Place {
+  int at = 0;
+  std::uint32_t parity = 0;
+  __device__ __forceinline__ void next() {
+    if (++at == kCount) at = 0, parity ^= 1;
+  }
+};
+
+// A wait of any role: returns when `ready` says so, or when nothing has moved for too long. After that the role no
+// longer waits for anything, so that the kernel ends. All of it is inline: a call would spill what the caller holds.
+struct Watch {
+  const Launch& launch;
+  int phase = 0, token = 0;
+  bool dead = false;
+
+  template <class Ready>
+  __device__ __forceinline__ void until(Ready ready, StallCode code, int counter) {
+    if (dead) return;
+    std::uint64_t begin = 0;
+    for (unsigned spins = 1; !ready() && !dead; ++spins)
+      if (spins % 1024 == 0) look_up(begin, code, counter);
+  }
+  __device__ __forceinline__ void barrier(std::uint32_t barrier, std::uint32_t parity, StallCode code) {
+    until([=] { return sm90::barrier_try(barrier, parity); }, code, 0);
+  }
+  // Until version `version` of this token has arrived.
+  __device__ __forceinline__ void counter(int index, int version, CounterTarget target) {
+    const auto want = static_cast<std::uint32_t>((token * target.versions + version + 1) * target.arrivals);
+    const std::uint32_t* at = launch.count + index * kCounterWords;
+    until([=] { return static_cast<int>(sm90::counter_read(at) - want) >= 0; }, StallCode::counter, index);
+  }
+
+ private:
+  __device__ __forceinline__ void look_up(std::uint64_t& begin, StallCode code, int counter) {
+    const std::uint64_t now = sm90::global_nanoseconds();
+    begin = begin == 0 ? now : begin;
+    if (now - begin > launch.patience)
+      atomicCAS(launch.stall, 0ull, Stall{code, static_cast<int>(blockIdx.x), phase, counter, token}.packed());
+    dead = *static_cast<volatile unsigned long long*>(launch.stall) != 0;
+  }
+};
+
+// Leaves of a chain that hold positions up to `position`, first to last.
+struct ChainLeaves {
+  int leaf, end;
+  static constexpr int kBlockLeaves = kBlockKeys / kLeafKeys;
+
+  __device__ __forceinline__ ChainLeaves(int chain, int position)
+      : leaf(chain * kBlockLeaves), end(position / kLeafKeys + 1) {}
+  __device__ __forceinline__ bool more() const { return leaf < end; }
+  __device__ __forceinline__ void next() {
+    if (++leaf % kBlockLeaves == 0) leaf += (kChains - 1) * kBlockLeaves;
+  }
+  __device__ __forceinline__ bool last() const {
+    ChainLeaves after = *this;
+    after.next();
+    return !after.more();
+  }
+};
+__device__ __forceinline__ int chain_of(int position) { return position / kBlockKeys % kChains; }
+__device__ __forceinline__ int chains_in_use(int position) { return min(kChains, position / kBlockKeys + 1); }
+
+}  // namespace fourfold::cuda::persistent

@@ -1,0 +1,87 @@
+// The producer: one thread streams the CTA's weights, keys and values in the order of its tasks. It waits for room in
+// the ring, never for a dependency; bytes in flight are capped apart from the ring, as small loads queue behind them.
+#pragma once
+
+#include "cuda/persistent/machine.cuh"
+
+namespace fourfold::cuda::persistent {
+
+template <class S>
+class Producer {
+ public:
+  __device__ Producer(const Launch& launch, Shared<S>& shared)
+      : launch_(launch), shared_(shared), watch_{launch}, policy_(sm90::evict_first()) {
+    room_.parity = 1;  // every slot is empty
+  }
+
+  __device__ void run(const Record* records, int count) {
+    for (watch_.token = 0; watch_.token < launch_.tokens && !watch_.dead; ++watch_.token)
+      for (int i = 0; i < count && !watch_.dead; ++i) {
+        const Record& r = records[i];
+        watch_.phase = r.phase;
+        if (r.kind == static_cast<std::uint8_t>(Kind::project)) project(r);
+        if (r.kind == static_cast<std::uint8_t>(Kind::attend)) attend(r);
+      }
+    while (flying_ > 0) land();
+  }
+
+ private:
+  __device__ void project(const Record& r) {
+    const int groups = r.groups, slices = r.slices, total = groups * slices;
+    const std::int64_t group_bytes = static_cast<std::int64_t>(slices) * S::Tile::kBytes;
+    const auto* tiles = reinterpret_cast<const std::uint8_t*>(r.tiles) + r.first_group * group_bytes;
+    int slice = r.first_slice, done = 0;
+    for (int s = 0; s < slices; ++s) {
+      const std::uint8_t* at = tiles + static_cast<std::int64_t>(slice) * S::Tile::kBytes;
+      for (int g = 0; g < groups; ++g, at += group_bytes, ++done)
+        issue(at, S::Tile::kBytes, done < S::kEdge || total - done <= S::kEdge ? S::kFlyEdge : S::kFly);
+      slice = slice + 1 == slices ? 0 : slice + 1;
+    }
+  }
+
+  __device__ void attend(const Record& r) {
+    const int position = launch_.position + watch_.token;
+    const auto* head = reinterpret_cast<const std::uint8_t*>(r.tiles) + r.kv_head * launch_.cache_head_bytes;
+    constexpr int kBytes = S::kSlotPanels * kPanelBytes;
+    for (int chain = r.share; chain < kChains; chain += r.sharers)
+      for (ChainLeaves leaves(chain, position); leaves.more(); leaves.next()) {
+        if (watch_.token > 0 && leaves.leaf == (position - 1) / kLeafKeys) wait_for_last_token(r.in_version);
+        const std::uint8_t* leaf = head + static_cast<std::int64_t>(leaves.leaf) * 2 * S::kPanels * kPanelBytes;
+        for (int i = 0; i < S::kLeafSlots; ++i) issue(leaf + i * kBytes, kBytes, S::kFlyEdge);
+      }
+  }
+
+  // The token before wrote its key and value into this leaf, in this CTA.
+  __device__ void wait_for_last_token(int layer) {
+    const unsigned want = static_cast<unsigned>((watch_.token - 1) * kTokenAttends + layer + 1);
+    watch_.until([&] { return static_cast<int>(shared_.appended - want) >= 0; }, StallCode::append, 0);
+    sm90::fence_bulk();
+  }
+
+  __device__ __forceinline__ void issue(const std::uint8_t* from, int bytes, int cap) {
+    while (flying_ >= cap) land();
+    watch_.barrier(sm90::shared_address(&shared_.empty[room_.at]), room_.parity, StallCode::ring);
+    if (watch_.dead) return;
+    const std::uint32_t full = sm90::shared_address(&shared_.full[room_.at]);
+    sm90::barrier_expect(full, bytes);
+    sm90::bulk_copy(sm90::shared_address(shared_.ring + room_.at * S::kSlotBytes), from, bytes, full, policy_);
+    room_.next();
+    ++flying_;
+  }
+  // Memory always answers: no need to watch.
+  __device__ __forceinline__ void land() {
+    while (!sm90::barrier_try(sm90::shared_address(&shared_.full[oldest_.at]), oldest_.parity)) {
+    }
+    oldest_.next();
+    --flying_;
+  }
+
+  const Launch& launch_;
+  Shared<S>& shared_;
+  Watch watch_;
+  std::uint64_t policy_;
+  Place<S::kStages> room_, oldest_;
+  int flying_ = 0;
+};
+
+}  // namespace fourfold::cuda::persistent
