@@ -215,6 +215,7 @@ __device__ void Consumer<S>::merge(const Record& r) {
   if (chains == 1) return;
   for (int base = warp_ * 32; base < count; base += kConsumers) {
     if (lane_ == 0) watch_.counter(r.parts, r.in_version, shared_.targets[r.parts]);
+    __syncwarp();  // the others' loads stay behind lane 0's wait
     watch_.dead = __shfl_sync(~0u, watch_.dead, 0);
     const int i = r.share * count + base + lane_, head = min(i, n - 1) / kDim, state = n + 2 * r.queries;
     const float* part = launch_.arena + r.in + r.kv_head * kChains * state;
@@ -223,8 +224,8 @@ __device__ void Consumer<S>::merge(const Record& r) {
 #pragma unroll
     for (int c = 0; c < kChains; ++c)
       if (c < chains) {
-        scale[c] = sm90::fresh(reinterpret_cast<const float2*>(part + c * state + n + 2 * head));
-        out[c] = sm90::fresh(part + c * state + min(i, n - 1));
+        scale[c] = __ldcg(reinterpret_cast<const float2*>(part + c * state + n + 2 * head));
+        out[c] = __ldcg(part + c * state + min(i, n - 1));
       }
 #pragma unroll
     for (int c = 0; c < kChains; ++c)

@@ -37,7 +37,7 @@ class Consumer {
         warp_(threadIdx.x / 32),
         lane_(threadIdx.x % 32) {}
 
-  __device__ void run(const Record* records, int count);
+  __device__ void run(Tasks tasks);
 
  private:
   using Tile = typename S::Tile;
@@ -114,10 +114,10 @@ class Consumer {
 };
 
 template <class S>
-__device__ void Consumer<S>::run(const Record* records, int count) {
+__device__ void Consumer<S>::run(Tasks tasks) {
   for (watch_.token = 0; watch_.token < launch_.tokens; ++watch_.token)
-    for (int i = 0; i < count; ++i) {
-      const Record& r = records[i];
+    for (int i = 0; i < tasks.count(); ++i) {
+      const Record r = tasks.take();
       watch_.phase = r.phase;
       switch (static_cast<Kind>(r.kind)) {
         case Kind::project:
@@ -138,10 +138,10 @@ __device__ void Consumer<S>::run(const Record* records, int count) {
 
 template <class S>
 __device__ float Consumer<S>::residual_of(const Record& r, int row) const {
-  if (r.residual != kEmbedding) return sm90::fresh(launch_.arena + r.residual + row);
+  if (r.residual != kEmbedding) return __ldcg(launch_.arena + r.residual + row);
   int id = launch_.first_id;
   if (watch_.token > 0)
-    id = min(static_cast<int>(~static_cast<std::uint32_t>(sm90::fresh(launch_.best + watch_.token - 1)) & 0x7fffffffu),
+    id = min(static_cast<int>(~static_cast<std::uint32_t>(__ldcg(launch_.best + watch_.token - 1)) & 0x7fffffffu),
              launch_.vocab - 1);
   return launch_.embedding_scale *
          bf16_to_float(launch_.embedding[static_cast<std::int64_t>(id) * launch_.width + row]);

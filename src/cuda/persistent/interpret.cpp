@@ -265,7 +265,8 @@ class FloatInterpreter : public Interpreter {
     const RopeSpec& rope = program_.ropes[static_cast<std::size_t>(append->rope)];
     for (int i = 0; i < rope.dims / 2; ++i) {
       const double angle = position * rope.inverse_frequency[static_cast<std::size_t>(i)];
-      const auto c = static_cast<float>(std::cos(angle)), s = static_cast<float>(std::sin(angle));
+      const auto c = static_cast<float>(rope.scale * std::cos(angle));
+      const auto s = static_cast<float>(rope.scale * std::sin(angle));
       float& a = x[static_cast<std::size_t>(rope.interleaved ? 2 * i : i)];
       float& b = x[static_cast<std::size_t>(rope.interleaved ? 2 * i + 1 : i + rope.dims / 2)];
       const float first = a, second = b;

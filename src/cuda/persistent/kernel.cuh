@@ -32,17 +32,17 @@ __global__ void __launch_bounds__(kThreads, 1) persistent_step(const __grid_cons
   extern __shared__ std::uint8_t bytes[];
   auto& shared = *reinterpret_cast<Shared<S>*>(bytes);
   prepare<S>(launch, shared);
-  const Record* records = launch.records + static_cast<std::int64_t>(blockIdx.x) * launch.stride;
-  const int count = launch.counts[blockIdx.x], warp = threadIdx.x / 32;
+  const Tasks tasks(launch.records + static_cast<std::int64_t>(blockIdx.x) * launch.stride, launch.counts[blockIdx.x]);
+  const int warp = threadIdx.x / 32;
   if (warp < kConsumerWarps) {
     sm90::take_registers<S::kConsumerRegisters>();
-    Consumer<S>(launch, shared).run(records, count);
+    Consumer<S>(launch, shared).run(tasks);
   } else {
     sm90::give_registers<S::kHelperRegisters>();
     if (warp < kConsumerWarps + kLoaders) {
-      Loader<S>(launch, shared, warp - kConsumerWarps).run(records, count);
-    } else if (threadIdx.x % 32 == 0) {
-      Producer<S>(launch, shared).run(records, count);
+      Loader<S>(launch, shared, warp - kConsumerWarps).run(tasks);
+    } else {
+      Producer<S>(launch, shared).run(tasks);
     }
   }
 }

@@ -14,10 +14,10 @@ class Loader {
     room_.parity = 1;
   }
 
-  __device__ void run(const Record* records, int count) {
+  __device__ void run(Tasks tasks) {
     for (watch_.token = 0; watch_.token < launch_.tokens && !watch_.dead; ++watch_.token)
-      for (int i = 0; i < count && !watch_.dead; ++i) {
-        const Record& r = records[i];
+      for (int i = 0; i < tasks.count() && !watch_.dead; ++i) {
+        const Record r = tasks.take();
         watch_.phase = r.phase;
         if (r.kind == static_cast<std::uint8_t>(Kind::project)) project(r);
         if (r.kind == static_cast<std::uint8_t>(Kind::attend)) attend(r);
@@ -44,6 +44,7 @@ class Loader {
   }
   __device__ void wait(int counter, int version) {
     if (lane_ == 0) watch_.counter(counter, version, shared_.targets[counter]);
+    __syncwarp();  // the others' loads stay behind lane 0's wait
     watch_.dead = __shfl_sync(~0u, watch_.dead, 0);
   }
 
@@ -83,8 +84,8 @@ class Loader {
       const int column = first + (i * 32 + lane_) * 4;
       x[i] = float4{0, 0, 0, 0};
       if (column < static_cast<int>(r.columns))
-        x[i] = embedding ? embedded(row + column)
-                         : sm90::fresh(reinterpret_cast<const float4*>(launch_.arena + r.in + column));
+        x[i] =
+            embedding ? embedded(row + column) : __ldcg(reinterpret_cast<const float4*>(launch_.arena + r.in + column));
     }
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
@@ -110,7 +111,7 @@ class Loader {
   // The token that this step begins with. A stalled launch may hold anything: stay within the vocabulary.
   __device__ int last_id() const {
     if (watch_.token == 0) return launch_.first_id;
-    const unsigned long long best = sm90::fresh(launch_.best + watch_.token - 1);
+    const unsigned long long best = __ldcg(launch_.best + watch_.token - 1);
     return min(static_cast<int>(~static_cast<std::uint32_t>(best) & 0x7fffffffu), launch_.vocab - 1);
   }
   __device__ void show(int token, int id) const {
@@ -135,7 +136,7 @@ class Loader {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         const int at = (i * 32 + lane_) * 4;
-        float4 q = at < n ? sm90::fresh(reinterpret_cast<const float4*>(queries + at)) : float4{0, 0, 0, 0};
+        float4 q = at < n ? __ldcg(reinterpret_cast<const float4*>(queries + at)) : float4{0, 0, 0, 0};
         q = turned(r, q, r.norm, position);
         if (at < n) reinterpret_cast<float4*>(to)[i * 32 + lane_] = times(q, r.scale);
       }
@@ -149,8 +150,8 @@ class Loader {
       wait(r.in_counter + key / S::Tile::kColumns, r.in_version);
       wait(r.in_counter + value / S::Tile::kColumns, r.in_version);
       const int at = lane_ * 4 % S::kDim;
-      const float4 k = sm90::fresh(reinterpret_cast<const float4*>(launch_.arena + r.in + key + at));
-      const float4 v = sm90::fresh(reinterpret_cast<const float4*>(launch_.arena + r.in + value + at));
+      const float4 k = __ldcg(reinterpret_cast<const float4*>(launch_.arena + r.in + key + at));
+      const float4 v = __ldcg(reinterpret_cast<const float4*>(launch_.arena + r.in + value + at));
       *reinterpret_cast<float4*>(to + at) = turned(r, k, r.extra, position);
       *reinterpret_cast<float4*>(to + S::kDim + at) = v;
       done();

@@ -26,7 +26,7 @@ template <Storage kStorage, int kDim_>
 struct Sizes {
   using Tile = cuda::Tile<kStorage>;
   static constexpr int kDim = kDim_;
-  static constexpr int kSlotBytes = (Tile::kBytes > kPanelBytes ? Tile::kBytes : kPanelBytes + 127) / 128 * 128;
+  static constexpr int kSlotBytes = ((Tile::kBytes > kPanelBytes ? Tile::kBytes : kPanelBytes) + 127) / 128 * 128;
   static constexpr int kPanels = kDim / kPanelDims;  // of a leaf's keys, or of its values
   static constexpr int kSlotPanels = kSlotBytes / kPanelBytes < 2 * kPanels ? kSlotBytes / kPanelBytes : 2 * kPanels;
   static constexpr int kLeafSlots = 2 * kPanels / kSlotPanels;
@@ -98,6 +98,37 @@ struct Watch {
       atomicCAS(launch.stall, 0ull, Stall{code, static_cast<int>(blockIdx.x), phase, counter, token}.packed());
     dead = *static_cast<volatile unsigned long long*>(launch.stall) != 0;
   }
+};
+
+// A CTA's tasks in turn, over and over, for a whole warp: the next record is fetched while the last one is worked on, a
+// word in each lane.
+class Tasks {
+ public:
+  __device__ __forceinline__ Tasks(const Record* records, int count) : records_(records), count_(count) { fetch(); }
+  __device__ __forceinline__ int count() const { return count_; }
+  __device__ __forceinline__ Record take() {
+    std::uint32_t words[kWords];
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) words[i] = __shfl_sync(~0u, word_, i);
+    at_ = at_ + 1 == count_ ? 0 : at_ + 1;
+    fetch();
+    Record r;
+    memcpy(&r, words, sizeof r);
+    return r;
+  }
+
+ private:
+  static constexpr int kWords = sizeof(Record) / 4;
+  static_assert(kWords <= 32);
+
+  __device__ __forceinline__ void fetch() {
+    const int lane = threadIdx.x % 32;
+    if (lane < kWords) word_ = __ldg(reinterpret_cast<const std::uint32_t*>(records_ + at_) + lane);
+  }
+
+  const Record* records_;
+  int count_, at_ = 0;
+  std::uint32_t word_ = 0;
 };
 
 // Leaves of a chain that hold positions up to `position`, first to last.

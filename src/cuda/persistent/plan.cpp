@@ -132,9 +132,17 @@ class Maker {
     }
     const auto* add = std::get_if<AddTo>(&s.epilogue);
     if (add && add->x_scale != 1) refuse("the residual's scale is not in {1}");
+    if (const auto* append = std::get_if<Append>(&s.epilogue)) {
+      if (append->gate.valid()) refuse("a gate beside queries is not in {none}");
+      const int dim = program_.caches[static_cast<std::size_t>(append->cache)].head_dim;
+      if (append->rope >= 0 && (rope_of(*append).dims != dim || rope_of(*append).skip != 0))
+        refuse("rotary dims are not all of the head's " + std::to_string(dim));
+    }
     const auto* gate = std::get_if<Gated>(&s.epilogue);
     if (gate && gate->activation != Activation::silu) refuse("its activation is not in {silu}");
   }
+
+  const RopeSpec& rope_of(const Append& a) const { return program_.ropes[static_cast<std::size_t>(a.rope)]; }
 
   void hand_out(const Phase& phase) {
     const int unit = unit_groups(phase), units = phase.groups() / unit, index = last_phase();
@@ -164,7 +172,10 @@ class Maker {
     }
     if (room == 0) refuse(std::to_string(spec.kv_heads) + " KV heads are more than the grid's CTAs");
     if (spec.window > 0) refuse("a window is not in {none}");
-    if (s.soft_cap > 0) refuse("a soft-cap of scores is not in {none}");
+    if (s.soft_cap > 0 || s.score) refuse("a score map is not in {scale}");
+    if (s.walk) refuse("its walk is not in {causal}");
+    if (s.sinks.valid() || s.gate.valid() || s.latent || s.top_keys || spec.keys_only || spec.values() != spec.head_dim)
+      refuse("sinks, gates, latents, chosen keys and values of another width are not in {none}");
     if (phase.head_outputs() % phase.sharers != 0) refuse("a KV head's outputs do not divide among its CTAs");
     if (plan_.slice % phase.head_outputs() != 0 && phase.head_outputs() % plan_.slice != 0)
       refuse("the " + std::to_string(phase.head_outputs()) +
@@ -332,7 +343,7 @@ int best_grid(const Program& program, int sms) {
       const std::int64_t units = (rows + kGroupRows - 1) / kGroupRows;
       busiest += static_cast<double>((units + grid - 1) / grid) * static_cast<double>(columns);
     }
-    if (least == 0 || busiest < least) least = busiest, best = grid;
+    if (least == 0 || busiest <= least) least = busiest, best = grid;
   }
   return best;
 }

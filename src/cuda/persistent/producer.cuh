@@ -14,13 +14,14 @@ class Producer {
     room_.parity = 1;  // every slot is empty
   }
 
-  __device__ void run(const Record* records, int count) {
+  __device__ void run(Tasks tasks) {
     for (watch_.token = 0; watch_.token < launch_.tokens && !watch_.dead; ++watch_.token)
-      for (int i = 0; i < count && !watch_.dead; ++i) {
-        const Record& r = records[i];
+      for (int i = 0; i < tasks.count() && !watch_.dead; ++i) {
+        const Record r = tasks.take();
         watch_.phase = r.phase;
-        if (r.kind == static_cast<std::uint8_t>(Kind::project)) project(r);
-        if (r.kind == static_cast<std::uint8_t>(Kind::attend)) attend(r);
+        if (threadIdx.x % 32 == 0 && r.kind == static_cast<std::uint8_t>(Kind::project)) project(r);
+        if (threadIdx.x % 32 == 0 && r.kind == static_cast<std::uint8_t>(Kind::attend)) attend(r);
+        watch_.dead = __shfl_sync(~0u, watch_.dead, 0);
       }
     while (flying_ > 0) land();
   }

@@ -173,17 +173,17 @@ class Run {
       const int have = count_[static_cast<std::size_t>(w.counter)], want = wanted(cta, w) * counter(w.counter).arrivals;
       const std::string where = name(cta) + " waits for " + counter(w.counter).name + ", which has " +
                                 std::to_string(have) + " of " + std::to_string(want) + " arrivals";
-      return wrong(left(w.counter) + have < want ? "missing arrival" : "cycle", where);
+      const int all = counter(w.counter).versions * counter(w.counter).arrivals;
+      return wrong(arrivals_of_token(w.counter) < all ? "missing arrival" : "cycle", where);
     }
     return wrong("cycle", name(cta));
   }
-  // Arrivals on a counter that tasks have still to make.
-  int left(int c) const {
+  // Arrivals that the tasks of one token bring to a counter.
+  int arrivals_of_token(int c) const {
     int sum = 0;
-    for (std::size_t cta = 0; cta < ctas_; ++cta)
-      for (int i = next_[cta]; i < static_cast<int>(tasks(cta)) * tokens_; ++i)
-        for (const Arrival& a : footprints_[cta][static_cast<std::size_t>(i) % tasks(cta)].arrivals)
-          if (a.counter == c) sum += a.count;
+    for (const auto& list : footprints_)
+      for (const Footprint& f : list)
+        for (const Arrival& a : f.arrivals) sum += a.counter == c ? a.count : 0;
     return sum;
   }
 

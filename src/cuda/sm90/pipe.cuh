@@ -74,30 +74,6 @@ __device__ __forceinline__ std::uint32_t counter_read(const std::uint32_t* count
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
   return value;
 }
-// What other CTAs wrote before a counter said so. Unlike __ldcg these stay behind the wait: the compiler may move that.
-__device__ __forceinline__ float fresh(const float* at) {
-  float x;
-  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(x) : "l"(at) : "memory");
-  return x;
-}
-__device__ __forceinline__ float2 fresh(const float2* at) {
-  float2 x;
-  asm volatile("ld.global.cg.v2.f32 {%0,%1}, [%2];" : "=f"(x.x), "=f"(x.y) : "l"(at) : "memory");
-  return x;
-}
-__device__ __forceinline__ float4 fresh(const float4* at) {
-  float4 x;
-  asm volatile("ld.global.cg.v4.f32 {%0,%1,%2,%3}, [%4];"
-               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-               : "l"(at)
-               : "memory");
-  return x;
-}
-__device__ __forceinline__ unsigned long long fresh(const unsigned long long* at) {
-  unsigned long long x;
-  asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(x) : "l"(at) : "memory");
-  return x;
-}
 __device__ __forceinline__ void counter_add(std::uint32_t* counter, std::uint32_t n) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(counter), "r"(n) : "memory");
 }
