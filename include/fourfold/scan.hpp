@@ -64,8 +64,8 @@ class ScanOn {
                                   column,
                                   std::min(strip, width - column)};
       float* state = states.data ? states.row(std::int64_t{sequences.slot(sequence)} * heads + head).data() : nullptr;
-      if constexpr (ParallelFor<X> && kHasScanForm<transition_of<R>>) {
-        scan.fast(state);
+      if constexpr (ParallelFor<X>) {
+        scan.run(state);
       } else {
         scan.template by_token<real_on<X, float>>(state);
       }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <fourfold/affine.hpp>
+#include <fourfold/affine_map.hpp>
 #include <fourfold/load.hpp>
 #include <fourfold/scan_form.hpp>
 #include <fourfold/scan_kernel.hpp>
@@ -55,6 +56,22 @@ class HeadScan {
       for (int j = 0; j < width_; ++j) out_(t, head_, column_ + j) = static_cast<float>(sum[j]);
     }
     store(memory, state);
+  }
+
+  // As a pool runs it: through the kernels where the rule has a form that they take.
+  void run(float* state) const {
+    if constexpr (kHasScanForm<transition_of<R>>) {
+      fast(state);
+    } else {
+      by_token<float>(state);
+    }
+  }
+
+  // These tokens as one element of the affine family, absorbed into an identity. Writes outputs as from a state of 0.
+  void lift(AffineMap<float>& element) const {
+    run(element.b().data);
+    const Operands operands(*this);
+    for (int t = first_; t < end_; ++t) element.absorb(rule_.transition(operands.at(t)));
   }
 
   // The same in float through the kernels, but for blocks with a token whose operators have no form that those take.
