@@ -7,6 +7,7 @@
 #include "formats/message.hpp"
 #include "fourfold/blocks.hpp"
 #include "models/bamba.hpp"
+#include "models/deepseek.hpp"
 #include "models/falcon_h1.hpp"
 #include "models/gemma3.hpp"
 #include "models/glm4_moe.hpp"
@@ -44,6 +45,10 @@ constexpr std::array<std::string_view, 1> kMixtralConfigs = {"mixtral"};
 constexpr std::array<std::string_view, 1> kQwen2MoeConfigs = {"qwen2_moe"};
 constexpr std::array<std::string_view, 1> kQwen3MoeConfigs = {"qwen3_moe"};
 
+constexpr std::array<std::string_view, 1> kDeepseekV2Configs = {"deepseek_v2"};
+constexpr std::array<std::string_view, 1> kDeepseekV3Configs = {"deepseek_v3"};
+constexpr std::array<std::string_view, 1> kDeepseekV32Configs = {"deepseek_v32"};
+
 constexpr std::array kFamilies = {
     Family{"llama", "llama", kLlamaConfigs, read_gguf_llama, read_config_llama, build_llama, nullptr, {}},
     Family{"qwen2", "qwen2", kQwen2Configs, read_gguf_qwen2, read_config_qwen2, build_llama, nullptr, {}},
@@ -61,6 +66,12 @@ constexpr std::array kFamilies = {
            kNemotronHNames},
     Family{"mamba2", "mamba2", kMamba2Configs, read_gguf_mamba2, read_config_mamba2, build_mamba2, nullptr,
            kMamba2Names},
+    Family{"deepseek_v2", "", kDeepseekV2Configs, nullptr, read_config_deepseek_v2, build_deepseek, nullptr,
+           kDeepseekNames},
+    Family{"deepseek_v3", "", kDeepseekV3Configs, nullptr, read_config_deepseek_v3, build_deepseek, nullptr,
+           kDeepseekNames},
+    Family{"deepseek_v32", "", kDeepseekV32Configs, nullptr, read_config_deepseek_v32, build_deepseek, nullptr,
+           kDeepseekNames},
     Family{"mixtral", "", kMixtralConfigs, nullptr, read_config_mixtral, build_llama, nullptr, kMixtralNames},
     Family{"gpt-oss", "gpt-oss", kGptOssConfigs, read_gguf_gpt_oss, read_config_gpt_oss, build_gpt_oss, nullptr,
            kGptOssNames},

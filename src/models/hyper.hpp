@@ -68,6 +68,13 @@ struct Multipliers {
 // What stands in a layer of a hybrid family.
 enum class LayerKind : std::uint8_t { attention, scan, feed_forward, experts };
 
+// Multi-head latent attention, and the indexer that chooses its keys.
+struct LatentHyper {
+  int query_rank = 0;  // 0: queries come straight from the residual stream
+  int rank = 0, nope = 0, rotary = 0, columns = 0;
+  int index_heads = 0, index_dim = 0, index_count = 0;  // 0: every key counts
+};
+
 struct Hyper {
   int layers = 0;
   int width = 0;  // of the residual stream
@@ -91,6 +98,7 @@ struct Hyper {
 
   ScanHyper scan{};
   ExpertsHyper experts{};
+  LatentHyper latent{};
   Multipliers multipliers{};
   bool positions = true;             // attention turns its heads
   std::vector<LayerKind> kinds{};    // per layer, of hybrid families

@@ -251,6 +251,46 @@ void attend(const AttendArgs& args) {
   }
 }
 
+template <class V, Storage kType>
+[[gnu::noinline]] void index_leaf(const IndexArgs& args) {
+  alignas(64) float wide[kType == Storage::f32 ? 1 : kMaxHeadDim * kLeafKeys], q[V::kQueries][kMaxHeadDim] = {};
+  alignas(64) float s[V::kQueries][kLeafKeys];
+  const float *rows = reinterpret_cast<const float*>(args.leaf), *queries[V::kQueries];
+  if constexpr (kType != Storage::f32) {
+    widen_rows<V, kType>(args.leaf, {args.d, args.d, true}, wide);
+    rows = wide;
+  }
+  const RowSource<V> source{rows, padded(args.d)};
+  for (int c = 0; c < kLeafKeys; c += 16) V::store(args.scores + c, V::zero());
+  for (int head = 0; head < args.heads; head += V::kQueries) {
+    const int n = args.heads - head < V::kQueries ? args.heads - head : V::kQueries;
+    for (int i = 0; i < n; ++i) {
+      __builtin_memcpy(q[i], args.q + (head + i) * args.d, static_cast<std::size_t>(args.d) * sizeof(float));
+      queries[i] = q[i];
+    }
+    score_group<V>(n, source, args.d, queries, s);
+    for (int i = 0; i < n; ++i)
+      for (int c = 0; c < kLeafKeys; c += 16) {
+        const auto match = V::max(V::zero(), V::mul(V::load(s[i] + c), V::set(args.scale)));
+        V::store(args.scores + c, V::fma(V::set(args.weights[head + i]), match, V::load(args.scores + c)));
+      }
+  }
+}
+
+template <class V>
+void index_scores(const IndexArgs& args) {
+  switch (args.type) {
+    case Storage::f16:
+      return index_leaf<V, Storage::f16>(args);
+    case Storage::bf16:
+      return index_leaf<V, Storage::bf16>(args);
+    case Storage::q8_0:
+      return index_leaf<V, Storage::q8_0>(args);
+    default:
+      return index_leaf<V, Storage::f32>(args);
+  }
+}
+
 template <class V>
 void merge(float* into, const float* from, int d) {
   const StateView a(into, d), b(const_cast<float*>(from), d);

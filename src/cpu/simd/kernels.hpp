@@ -115,6 +115,18 @@ struct AttendArgs {
   std::size_t state_stride;   // floats, at least state_floats(shape.value)
 };
 
+// How well each key of a leaf of keys only matches some heads' queries: the indexer of top-k sparse attention.
+struct IndexArgs {
+  Storage type;
+  int d;
+  const std::uint8_t* leaf;
+  int heads;
+  const float* q;        // [heads, d]
+  const float* weights;  // [heads]
+  float scale;
+  float* scores;  // [64]: sum over heads, in order, of weights * max(0, scale * q . key)
+};
+
 // ---- scans: one head's state through some tokens
 // ----------------------------------------------------------------------
 
@@ -154,6 +166,7 @@ struct Kernels {
   void (*kv_append)(Storage type, std::uint8_t* leaf, int keys, int slot, const float* k, const float* v,
                     KvShape shape);
   void (*attend)(const AttendArgs&);
+  void (*index_scores)(const IndexArgs&);
   // into <- into (+) from; merging with an empty state leaves the other one's bits.
   void (*merge)(float* into, const float* from, int d);
   // out[D] = O / l, an empty state gives 0. A sink is one more score without a value; null = none.

@@ -34,6 +34,7 @@ consteval Kernels make_table() {
                   dot_decoded<V, MXFP4Load<V>>},
       .kv_append = kv_append<V>,
       .attend = attend<V>,
+      .index_scores = index_scores<V>,
       .merge = merge<V>,
       .finish = finish<V>,
       .sum_squares = sum_squares<V>,

@@ -33,8 +33,14 @@ void TeamExecutor::finish_head(const TeamAttend& step, const float* state, int t
   const int tokens = static_cast<int>(ids_.size()), columns = step.shape.value;
   float* out = at(step.out, tokens, token) + std::ptrdiff_t{head} * columns;
   k_.finish(state, columns, step.sink(head), out);
-  if (step.gate.valid())
-    k_.sigmoid_gate(at(step.gate, tokens, token) + std::ptrdiff_t{head} * columns, out, columns, out);
+  gate_head(step, token, head, columns);
+}
+
+void TeamExecutor::gate_head(const TeamAttend& step, int token, int head, int columns) const {
+  if (!step.gate.valid()) return;
+  const int tokens = static_cast<int>(ids_.size());
+  float* out = at(step.out, tokens, token) + std::ptrdiff_t{head} * columns;
+  k_.sigmoid_gate(at(step.gate, tokens, token) + std::ptrdiff_t{head} * columns, out, columns, out);
 }
 
 void TeamExecutor::attend_blocks(Worker& worker, const TeamAttend& step) {

@@ -55,6 +55,11 @@ class TeamCache {
   std::size_t row_bytes(int cache) const;
   void read_rows(int cache, int first, int count, std::byte* out) const;
   void write_rows(int cache, int first, int count, const std::byte* in);
+  // Copies one position of a kv head to a slot of a leaf.
+  void copy_position(int cache, int head, int position, std::uint8_t* leaf, int slot) const {
+    simd::kv_copy(type_, shape(cache), 1, part(cache, head, position), keys_, position % keys_, leaf, simd::kLeafKeys,
+                  slot);
+  }
   // Key and value of one position as the cache holds them, of keys only the key; 0 where a window has moved on.
   void read(int cache, int position, int head, float* key, float* value) const;
 

@@ -19,12 +19,18 @@ TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& 
   const auto batch = static_cast<std::size_t>(options.batch);
   arena_.resize(static_cast<std::size_t>(plan_.arena.width) * batch);
   scale_.resize(batch);
-  int heads = 0, kv_heads = 0, value_dim = 0;
+  int heads = 0, kv_heads = 0, value_dim = 0, rows = 0;
   for (const TeamStep& step : plan_.steps) {
     if (const auto* attend = std::get_if<TeamAttend>(&step)) {
       heads = std::max(heads, attend->heads);
       kv_heads = std::max(kv_heads, attend->kv_heads);
+      rows = std::max(rows, attend->heads / attend->kv_heads * kQueryTile);
       value_dim = std::max(value_dim, attend->shape.value);
+    }
+    if (const auto* latent = std::get_if<TeamLatent>(&step)) {
+      heads = std::max(heads, latent->attend.heads);
+      value_dim = std::max(value_dim, latent->rank);
+      latent_.resize(*latent, options.batch, options.context);
     }
   }
   for (const RopeSpec& rope : model_->program.ropes) {
@@ -36,7 +42,6 @@ TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& 
   done_ = std::vector<std::atomic<int>>(static_cast<std::size_t>(std::max(1, kv_heads)));
   key_.resize(simd::kMaxHeadDim);
   locals_.resize(static_cast<std::size_t>(model_->pool->threads()));
-  const int rows = heads / std::max(1, kv_heads) * kQueryTile;
   for (std::size_t kind = 0; kind < 3; ++kind)
     if (plan_.prepared[kind] > 0) prepared_[kind].resize(batch * plan_.prepared[kind] + 64);
   lists_.resize(plan_.max_experts, batch * static_cast<std::size_t>(plan_.max_chosen));
@@ -51,6 +56,9 @@ TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& 
         std::max(batch * static_cast<std::size_t>(plan_.max_unit_rows), static_cast<std::size_t>(plan_.max_rows)));
     local.out2.resize(local.out.size());
     reserve_scratch(local);
+    for (const TeamStep& step : plan_.steps)
+      if (const auto* latent = std::get_if<TeamLatent>(&step))
+        local.latent.resize(*latent, options.context, options.cache);
     local.states.resize(2 * static_cast<std::size_t>(rows) * simd::state_floats(value_dim));
   }
 }

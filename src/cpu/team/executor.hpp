@@ -16,6 +16,7 @@
 
 #include "cpu/pool.hpp"
 #include "cpu/team/cache.hpp"
+#include "cpu/team/latent.hpp"
 #include "cpu/team/plan.hpp"
 #include "cpu/team/weights.hpp"
 #include "program/backend.hpp"
@@ -109,6 +110,7 @@ class TeamExecutor : public Executor {
     TeamCache::Scratch leaves;          // attend: leaves put together of smaller pages
     RouteScratch<float> route;          // a token's choice
     std::vector<int> ids;               // [max_chosen]
+    LatentLocal latent;
   };
   // A batch's choices, sorted by expert. A slot is token * chosen + choice.
   struct Lists {
@@ -136,6 +138,7 @@ class TeamExecutor : public Executor {
   void run_step(Worker& worker, const TeamEmbed& step);
   void run_step(Worker& worker, const TeamProject& step);
   void run_step(Worker& worker, const TeamAttend& step);
+  void run_step(Worker& worker, const TeamLatent& step);
   void run_step(Worker& worker, const TeamScan& step);
   void run_step(Worker& worker, const TeamConv& step);
   void run_step(Worker& worker, const TeamMap& step);
@@ -179,6 +182,24 @@ class TeamExecutor : public Executor {
   void finish_head(const TeamAttend& step, const float* state, int token, int head) const;
   void attend_block(const TeamAttend& step, int kv_head, int block, int rows, float* states, Local& local) const;
 
+  void gate_head(const TeamAttend& step, int token, int head, int columns) const;
+
+  void attend_absorbed_one(Worker& worker, const TeamLatent& step, bool chosen);
+  void attend_absorbed_many(Worker& worker, const TeamLatent& step, bool chosen);
+  void absorb_query(const TeamLatent& step, int token, int head, float* row, LatentLocal& local) const;
+  void absorb_block(const TeamLatent& step, int token, int block, int heads, const float* queries, float* states,
+                    bool chosen, Local& local);
+  void finish_absorbed(const TeamLatent& step, const float* state, int token, int head, LatentLocal& local) const;
+  Range latent_blocks(const TeamLatent& step, int token, bool chosen) const;
+  void attend_expanded(Worker& worker, const TeamLatent& step);
+  void load_latent(const TeamLatent& step, int position, int i, Local& local);
+  void expand_head(const TeamLatent& step, int head, int count, LatentLocal& local);
+  void attend_expanded_tile(const TeamLatent& step, int head, int block, bool opening, int token, int count,
+                            Local& local);
+  void choose_keys(Worker& worker, const TeamLatent& step);
+  void score_leaf(const TeamLatent& step, int token, int leaf, float* scores, Local& local) const;
+  void select_keys(const TeamLatent& step, int token, const float* scores, LatentLocal& local);
+
   std::shared_ptr<TeamModel> model_;
   const Kernels& k_;
   PlanOptions options_;
@@ -197,6 +218,7 @@ class TeamExecutor : public Executor {
   std::vector<float> states_;                  // decode attention: [heads, blocks] states
   std::vector<std::atomic<int>> done_;         // per kv head: items of the step under way that are done
   Lists lists_;
+  LatentShared latent_;
   std::vector<float> key_;  // of the one worker that finishes an AppendKey
   std::vector<Local> locals_;
 

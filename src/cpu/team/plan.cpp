@@ -1,6 +1,7 @@
 #include "cpu/team/plan.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <numeric>
 
@@ -155,19 +156,44 @@ struct Resolver {
     return {s.x, s.made, s.weights, s.shared, s.shared_gate, s.out, s.scale};
   }
 
-  TeamAttend operator()(const Attend& s) const {
+  TeamStep operator()(const Attend& s) const {
     const CacheSpec& kv = program.caches[static_cast<std::size_t>(s.cache)];
-    return {s.query,
-            s.out,
-            s.gate,
-            s.cache,
-            s.heads,
-            kv.kv_heads,
-            kv.window,
-            kv_shape(kv),
-            s.scale,
-            s.soft_cap,
-            weights.vector(s.sinks)};
+    const TeamAttend attend{s.query,
+                            s.out,
+                            s.gate,
+                            s.cache,
+                            s.heads,
+                            kv.kv_heads,
+                            kv.window,
+                            kv_shape(kv),
+                            s.scale,
+                            s.soft_cap,
+                            weights.vector(s.sinks)};
+    if (!s.latent) return attend;
+    TeamLatent latent{attend,
+                      dot({s.latent->key_up}, f32),
+                      dot({s.latent->key_down}, f32),
+                      dot({s.latent->value_up}, f32),
+                      0,
+                      0,
+                      0,
+                      0,
+                      0,
+                      {}};
+    latent.rank = latent.key_up.matrix.cols;
+    latent.nope = latent.key_up.matrix.rows;
+    latent.rotary = kv.head_dim - latent.rank;
+    latent.columns = latent.value_up.matrix.rows;
+    // Expanding costs (nope + columns) rank a position; it saves 2 rank - nope - columns for each query that sees it.
+    const int saved = 2 * latent.rank - latent.nope - latent.columns;
+    latent.expand_from = saved > 0 ? std::max(2, (latent.nope + latent.columns) * latent.rank / saved) : INT_MAX;
+    if (s.top_keys) {
+      const TopKeys& top = *s.top_keys;
+      latent.top = TeamTopKeys{
+          top.query, top.weights, top.cache, top.heads, program.caches[static_cast<std::size_t>(top.cache)].head_dim,
+          top.count, top.scale};
+    }
+    return latent;
   }
 
   TeamScan operator()(const ScanStep& s) const {
@@ -300,8 +326,7 @@ status check_team(const Program& program, const std::optional<Storage>& cache) {
       require(keys <= simd::kMaxHeadDim,
               step.name + ": key dimension " + std::to_string(keys) + " is above " + std::to_string(simd::kMaxHeadDim));
     } else if (const auto* attend = std::get_if<Attend>(&step.op)) {
-      require(!attend->latent, step.name + ": latent attention has no team kernel");
-      require(!attend->top_keys, step.name + ": attention to top keys has no team kernel");
+      require(!attend->top_keys || attend->latent, step.name + ": top keys without a latent have no team kernel");
       require(!attend->walk && !attend->score, step.name + ": a walk or score of its own has no team kernel");
     }
   for (const Step& step : program.steps) {

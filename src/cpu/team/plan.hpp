@@ -81,6 +81,21 @@ struct TeamAttend {
   const float* sink(int head) const { return sinks ? sinks + head : nullptr; }
 };
 
+struct TeamTopKeys {
+  Value query, weights;
+  int cache, heads, dim, count;
+  float scale;
+};
+
+// Latent attention; `attend.shape` is that of the latents.
+struct TeamLatent {
+  TeamAttend attend;
+  TeamDot key_up, key_down, value_up;
+  int rank, nope, rotary, columns;  // of the latent; of a head's unrotated and rotated key and its value
+  int expand_from;                  // so many tokens make expanding a position's keys and values cheaper
+  std::optional<TeamTopKeys> top;
+};
+
 struct TeamScan {
   ScanStep step;
   int keys, values;         // dims of a head
@@ -144,8 +159,8 @@ struct TeamCombine {
   float scale;
 };
 
-using TeamStep =
-    std::variant<TeamEmbed, TeamProject, TeamAttend, TeamScan, TeamConv, TeamMap, TeamRoute, TeamExperts, TeamCombine>;
+using TeamStep = std::variant<TeamEmbed, TeamProject, TeamAttend, TeamLatent, TeamScan, TeamConv, TeamMap, TeamRoute,
+                              TeamExperts, TeamCombine>;
 
 struct TeamPlan {
   std::vector<TeamStep> steps;

@@ -28,6 +28,8 @@ std::vector<int> matrix_order(const Program& program) {
       for (const Dot& dot : project->dots) place(dot.weight);
     if (const auto* experts = std::get_if<Experts>(&step.op))
       for (const Dot& dot : experts->dots) place(dot.weight);
+    if (const auto* attend = std::get_if<Attend>(&step.op); attend && attend->latent)
+      for (Weight w : {attend->latent->key_down, attend->latent->value_up, attend->latent->key_up}) place(w);
   }
   for (const Step& step : program.steps)
     if (const auto* embed = std::get_if<Embed>(&step.op)) place(embed->table);
