@@ -13,7 +13,10 @@ constexpr std::int64_t kMaxWidth = 1 << 24;
 TopKeys top_keys(Builder& b, Weights& w, const Hyper& h, int rope, Input in, Input query_latent) {
   const LatentHyper& l = h.latent;
   const int cache = b.cache({.kv_heads = 1, .head_dim = l.index_dim, .keys_only = true});
-  TopKeys top{.cache = cache, .heads = l.index_heads, .count = l.index_count};
+  TopKeys top;
+  top.cache = cache;
+  top.heads = l.index_heads;
+  top.count = l.index_count;
   top.query =
       b.project("index_q", query_latent, w.dot("indexer.attn_q_b", l.index_heads * l.index_dim, l.query_rank, false),
                 Turn{.heads = l.index_heads, .rope = rope});

@@ -30,6 +30,9 @@ def make(model_class, config, dtype, seed):
             else:
                 p.copy_(torch.randn(p.shape) * (1.0 if "embed_tokens" in name else 1.6) / p.shape[-1] ** 0.5)
             p.copy_(p.to(dtype).double())
+        for name, b in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                b.copy_((0.2 * torch.randn(b.shape)).to(dtype))
     return model
 
 
@@ -130,6 +133,30 @@ def folders():
     folder("gemma3_wrapped", m, BF16, rename=inner)
     m = make(tf.Gemma3ForConditionalGeneration, wrapper, BF16, 8)
     folder("gemma3_wrapped_older", m, BF16, rename=outer)
+
+
+# ---- latent attention ------------------------------------------------------------------------------------------------
+
+def latents():
+    sizes = SMALL | dict(num_key_value_heads=4, num_hidden_layers=2, kv_lora_rank=24, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=12,
+                         moe_intermediate_size=16, n_routed_experts=6, num_experts_per_tok=2, experts_implementation="eager")
+    yarn = dict(rope_type="yarn", factor=3.0, original_max_position_embeddings=32, beta_fast=3.0, beta_slow=0.5,
+                rope_theta=200.0)
+    m = make(tf.DeepseekV2ForCausalLM, tf.DeepseekV2Config(**sizes, q_lora_rank=None, first_k_dense_replace=1,
+             topk_method="greedy", n_group=1, topk_group=1, n_shared_experts=1,
+             rope_parameters={"rope_type": "default", "rope_theta": 300.0}), F16, 21)
+    folder("deepseek_v2_plain", m, F16)
+    v3 = sizes | dict(q_lora_rank=20, first_k_dense_replace=1, n_group=3, topk_group=2, n_shared_experts=2,
+                      routed_scaling_factor=1.3)
+    m = make(tf.DeepseekV3ForCausalLM, tf.DeepseekV3Config(**v3, attention_bias=True,
+             rope_parameters=yarn | dict(mscale=0.8, mscale_all_dim=0.6)), BF16, 22)
+    folder("deepseek_v3_yarn", m, BF16, older)
+    m = make(tf.DeepseekV3ForCausalLM, tf.DeepseekV3Config(**v3, norm_topk_prob=False, rope_interleave=False,
+             rope_parameters=yarn | dict(mscale_all_dim=0.7)), F16, 23)
+    folder("deepseek_v3_halves", m, F16)
+    m = make(tf.DeepseekV32ForCausalLM, tf.DeepseekV32Config(**v3, index_topk=7, index_head_dim=20, index_n_heads=3,
+             rope_parameters=yarn | dict(mscale=1.0, mscale_all_dim=1.0)), BF16, 24)
+    folder("deepseek_v32", m, BF16)
 
 
 # ---- GGUF ------------------------------------------------------------------------------------------------------------
@@ -278,4 +305,5 @@ def ggufs():
 
 os.makedirs(OUT, exist_ok=True)
 folders()
+latents()
 ggufs()
