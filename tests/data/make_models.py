@@ -154,7 +154,7 @@ def latents():
     m = make(tf.DeepseekV3ForCausalLM, tf.DeepseekV3Config(**v3, norm_topk_prob=False, rope_interleave=False,
              rope_parameters=yarn | dict(mscale_all_dim=0.7)), F16, 23)
     folder("deepseek_v3_halves", m, F16)
-    m = make(tf.DeepseekV32ForCausalLM, tf.DeepseekV32Config(**v3, index_topk=7, index_head_dim=20, index_n_heads=3,
+    m = make(tf.DeepseekV32ForCausalLM, tf.DeepseekV32Config(**v3, index_topk=7, index_head_dim=20, index_n_heads=16,
              rope_parameters=yarn | dict(mscale=1.0, mscale_all_dim=1.0)), BF16, 24)
     folder("deepseek_v32", m, BF16)
 
