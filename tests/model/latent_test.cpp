@@ -1,5 +1,5 @@
-// Latent attention: the expanded and the absorbed form agree to float32 rounding, and each keeps its bits for any number
-// of threads.
+// Latent attention: the expanded and the absorbed form agree to float32 rounding, and each keeps its bits for any
+// number of threads.
 #include <cmath>
 #include <cstring>
 
