@@ -35,8 +35,9 @@ std::vector<float> reference_logits(const Program& program, const WeightBytes& b
   std::vector<float> logits(then.size() * static_cast<std::size_t>(program.vocab));
   for (std::size_t t = 0; t < then.size(); ++t) {
     const int id = t == 0 ? first : then[t - 1];
-    executor.value()->forward(std::span(&id, 1), static_cast<int>(t), 1,
-                              logits.data() + t * static_cast<std::size_t>(program.vocab));
+    const status done = executor.value()->forward(std::span(&id, 1), static_cast<int>(t), 1,
+                                                  logits.data() + t * static_cast<std::size_t>(program.vocab));
+    EXPECT_TRUE(done.ok()) << done.message();
   }
   return logits;
 }

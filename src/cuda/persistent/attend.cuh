@@ -38,17 +38,20 @@ __device__ void Consumer<S>::attend(const Record& r) {
   const int position = launch_.position + watch_.token, chains = chains_in_use(position);
   if (r.share < chains) {
     split_queries(r, wait_slice());
+    stamp(1);
     sm90::meet<kConsumers>();
     for (int chain = r.share; chain < chains; chain += r.sharers) attend_chain(r, chain);
     pass_slice();
     if (chain_of(position) % r.sharers == r.share) pass_slice();
   }
   sm90::meet<kConsumers>();
+  stamp(2);
   if (thread_ != 0) return;
   std::uint32_t* count = launch_.count;
   sm90::counter_add(count + r.parts * kCounterWords, 1);
   if (chains == 1 && r.share == 0)  // no merge will follow
     for (int s = 0; s < r.slices; ++s) sm90::counter_add(count + (r.out_counter + s) * kCounterWords, r.groups);
+  stamp(3);
 }
 
 // Queries as operands: row part * heads + head of a 16-row matrix; each warp splits 16 dims.
@@ -119,7 +122,7 @@ __device__ void Consumer<S>::attend_leaf(const Record& r, int leaf, bool last, S
       p[1] = bf16_pair(bf16_part(state.p[0], (g + 8) / heads), bf16_part(state.p[1], (g + 8) / heads));
     }
     if ((panel + 1) % S::kSlotPanels != 0) continue;
-    if (!last && appends) sm90::fence_bulk();
+    if (!last && appends) sm90::fence_bulk_shared();
     if (!last) free_stage(ring_.at);
     ring_.next();
   }
@@ -217,6 +220,7 @@ __device__ void Consumer<S>::merge(const Record& r) {
     if (lane_ == 0) watch_.counter(r.parts, r.in_version, shared_.targets[r.parts]);
     __syncwarp();  // the others' loads stay behind lane 0's wait
     watch_.dead = __shfl_sync(~0u, watch_.dead, 0);
+    stamp(1);
     const int i = r.share * count + base + lane_, head = min(i, n - 1) / kDim, state = n + 2 * r.queries;
     const float* part = launch_.arena + r.in + r.kv_head * kChains * state;
     float2 scale[kChains];
@@ -239,6 +243,7 @@ __device__ void Consumer<S>::merge(const Record& r) {
       }
     if (base + lane_ < count) __stcg(launch_.arena + r.out + r.kv_head * n + i, y / total);
     announce(r.out_counter, r.kv_head * n + r.share * count + base, min(32, count - base));
+    stamp(3);
   }
 }
 

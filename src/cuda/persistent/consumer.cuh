@@ -61,7 +61,7 @@ class Consumer {
   }
   // The same of a slot that was written to: the next bulk copy has to see that.
   __device__ void free_written_stage(int at) {
-    sm90::fence_bulk();
+    sm90::fence_bulk_shared();
     free_stage(at);
   }
   __device__ const float* wait_slice() {
@@ -72,6 +72,13 @@ class Consumer {
     __syncwarp();
     if (lane_ == 0) sm90::barrier_arrive(sm90::shared_address(&shared_.slice_empty[slices_.at]));
     slices_.next();
+  }
+
+  // When the last token's tasks were taken up, had their first input, had all of it, were announced.
+  __device__ void stamp(int which) {
+    if (launch_.trace == nullptr || thread_ != 0 || watch_.token + 1 != launch_.tokens) return;
+    launch_.trace[(static_cast<std::int64_t>(blockIdx.x) * launch_.stride + task_) * kStamps + which] =
+        sm90::global_nanoseconds();
   }
 
   // Outputs [first, first + n) that this warp wrote: one arrival for each slice they touch.
@@ -107,7 +114,7 @@ class Consumer {
   const Launch& launch_;
   Shared<S>& shared_;
   Watch watch_;
-  int thread_, warp_, lane_;
+  int thread_, warp_, lane_, task_ = 0;
   Place<S::kStages> ring_;
   Place<S::kSlices> slices_;
   unsigned long long best_ = 0;
@@ -119,6 +126,8 @@ __device__ void Consumer<S>::run(Tasks tasks) {
     for (int i = 0; i < tasks.count(); ++i) {
       const Record r = tasks.take();
       watch_.phase = r.phase;
+      task_ = i;
+      stamp(0);
       switch (static_cast<Kind>(r.kind)) {
         case Kind::project:
           project(r);
@@ -163,6 +172,7 @@ __device__ void Consumer<S>::project(const Record& r) {
   for (int s = 0; s < slices; ++s) {
     typename sm90::Strip<Tile>::Parts x;
     x.make(wait_slice() + warp_ * Tile::kStripColumns);
+    if (s == 0) stamp(1);
     squares += shared_.squares[slices_.at];
     pass_slice();
     if (s == 0 && own && r.finish == static_cast<std::uint8_t>(Finish::add)) residual = residual_of(r, row);
@@ -191,11 +201,13 @@ __device__ void Consumer<S>::project(const Record& r) {
 #pragma unroll
   for (int w = 0; w < kConsumerWarps; ++w)
     y += *reinterpret_cast<const float*>(stage() + w * kStripBytes + (thread_ < groups * kGroupRows ? thread_ : 0) * 4);
-  free_written_stage(ring_.at);
-  ring_.next();
   if (r.norm != 0) y *= rsqrtf(squares / static_cast<float>(r.columns) + r.eps);
   if (own && r.extra != 0) y += __ldg(reinterpret_cast<const float*>(r.extra) + row);
+  stamp(2);
   finish(r, y, residual, row);
+  stamp(3);
+  free_written_stage(ring_.at);
+  ring_.next();
 }
 
 template <class S>

@@ -22,6 +22,6 @@ const Instance* find_instance(Storage storage, int head_dim);
 // "bf16 with heads of 64, ...": what an error message offers.
 std::string instance_names();
 
-inline constexpr int kCtaThreads = 384;
+inline constexpr int kCtaThreads = 512;
 
 }  // namespace fourfold::cuda::persistent

@@ -7,7 +7,8 @@
 
 namespace fourfold::cuda::persistent {
 
-inline constexpr int kCounterWords = 32;          // a counter has 128 bytes to itself
+inline constexpr int kCounterWords = 32;  // a counter has 128 bytes to itself
+inline constexpr int kStamps = 4;
 inline constexpr std::uint32_t kEmbedding = ~0u;  // instead of a place in the arena
 
 // One task of one CTA; 16-byte aligned in memory.
@@ -73,6 +74,7 @@ struct Launch {
   int first_id, position, tokens;
   float inverse_temperature;  // 0: the largest logit
   std::uint64_t seed;
+  unsigned long long* trace;  // [CTA][stride][kStamps] nanoseconds of the last token, or null
   unsigned long long* stall;  // a Stall, packed
   std::uint64_t patience;     // nanoseconds without progress
 };

@@ -13,7 +13,7 @@ namespace fourfold::cuda::persistent {
 
 inline constexpr int kConsumerWarps = kTileStrips;
 inline constexpr int kConsumers = kConsumerWarps * 32;
-inline constexpr int kLoaders = 3;
+inline constexpr int kLoaders = 7;
 inline constexpr int kThreads = kConsumers + kLoaders * 32 + 32;
 inline constexpr int kMostCounters = 192;
 inline constexpr int kMostQueries = 8;
@@ -30,15 +30,15 @@ struct Sizes {
   static constexpr int kPanels = kDim / kPanelDims;  // of a leaf's keys, or of its values
   static constexpr int kSlotPanels = kSlotBytes / kPanelBytes < 2 * kPanels ? kSlotBytes / kPanelBytes : 2 * kPanels;
   static constexpr int kLeafSlots = 2 * kPanels / kSlotPanels;
-  static constexpr int kSlices = 3072 / Tile::kColumns;  // activation slices in shared memory: 12 KB
-  static constexpr int kFixedBytes = 16 * 1024 + kMostCounters * 4 + 2048;
+  static constexpr int kSlices = 4096 / Tile::kColumns;  // activation slices in shared memory: 16 KB
+  static constexpr int kFixedBytes = (16 + 4) * 1024 + kMostCounters * 4 + 2048;
   static constexpr int kStages = (kSharedBytes - kFixedBytes) / kSlotBytes;
   // In flight: little near a phase's ends, where small loads would queue behind it.        lab: H200.md, slices
   static constexpr int kEdge = 256 * 1024 / kSlotBytes;
   static constexpr int kFlyEdge = 48 * 1024 / kSlotBytes, kFly = 80 * 1024 / kSlotBytes;
-  // Registers a lane: the CTA is launched with 168 for each of its three warpgroups. Helpers give some of theirs.
+  // Registers a lane: the CTA is launched with 128 for each of its four warpgroups; two help and give some of theirs.
   static constexpr int kHelperRegisters = Tile::kColumns > 512 ? 104 : 88;
-  static constexpr int kConsumerRegisters = (3 * 168 - kHelperRegisters) / 2;
+  static constexpr int kConsumerRegisters = 2 * 128 - kHelperRegisters;
   static_assert(kHelperRegisters % 8 == 0 && kConsumerRegisters % 8 == 0);
   static_assert(kTileRows == kGroupRows && Tile::kBytes % 16 == 0 && kFly < kStages && kLeafSlots < kStages);
 };

@@ -1,6 +1,7 @@
 #include "cuda/persistent/plan.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -330,8 +331,8 @@ result<Plan> make_plan(const Program& program, const PlanRequest& request) {
 }
 
 int best_grid(const Program& program, int sms) {
-  int best = sms;
-  double least = 0;
+  int best = 1;
+  double least = std::numeric_limits<double>::infinity();
   for (int grid = sms; grid > sms / 2; --grid) {
     double busiest = 0;
     for (const Step& step : program.steps) {
@@ -340,10 +341,11 @@ int best_grid(const Program& program, int sms) {
       std::int64_t rows = 0, columns = 0;
       for (const Dot& dot : project->dots)
         rows += program.tensor(dot.weight).rows, columns = program.tensor(dot.weight).cols;
-      const std::int64_t units = (rows + kGroupRows - 1) / kGroupRows;
-      busiest += static_cast<double>((units + grid - 1) / grid) * static_cast<double>(columns);
+      const std::int64_t groups = (rows + kGroupRows - 1) / kGroupRows;
+      busiest += static_cast<double>((groups + grid - 1) / grid) * static_cast<double>(columns);
     }
-    if (least == 0 || busiest <= least) least = busiest, best = grid;
+    if (busiest < 0.98 * least || (busiest <= 1.02 * least && grid % kChains == 0 && best % kChains != 0))
+      least = busiest, best = grid;
   }
   return best;
 }

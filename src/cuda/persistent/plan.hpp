@@ -97,7 +97,7 @@ struct PlanRequest {
 // unsupported: lists every step that the persistent kernel cannot run, one a line, with what it accepts.
 result<Plan> make_plan(const Program& program, const PlanRequest& request);
 
-// The grid of at most `sms` CTAs whose busiest CTA has the least to stream.
+// The grid of at most `sms` CTAs whose busiest CTA has the least to stream; among near equals one that chains divide.
 int best_grid(const Program& program, int sms);
 
 // What a task touches. Waits come in the order in which the kernel polls.

@@ -66,6 +66,8 @@ __device__ __forceinline__ void bulk_copy(std::uint32_t to, const void* from, in
 }
 // Orders this thread's ordinary accesses before bulk copies that others issue after synchronising with it.
 __device__ __forceinline__ void fence_bulk() { asm volatile("fence.proxy.async;" ::: "memory"); }
+// The same of accesses to shared memory only.
+__device__ __forceinline__ void fence_bulk_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // ---- Counters between CTAs ----------------------------------------------------------------------------------------
 
