@@ -115,31 +115,35 @@ class TreeMask {
 };
 
 // Keys kept in pages of `page_size` rows: key k lies in row pages[k / page_size] * page_size + k % page_size of a pool
-// of `pool_pages` pages. As a walk it visits the `length` keys that exist, page by page, so that a tile is contiguous
-// in memory; `PageTable & Causal` composes. `Paged` (load.hpp) reads through the same table.
+// of `pool_pages` pages. As a walk it visits the keys that exist, [first, length), page by page, so that a tile is
+// contiguous in memory; `PageTable & Causal` composes. A window has given back the pages before `first`: their entries
+// are never looked at. `Paged` (load.hpp) reads through the same table.
 class PageTable {
  public:
-  static result<PageTable> make(std::span<const int> pages, int page_size, int pool_pages, int length) {
+  static result<PageTable> make(std::span<const int> pages, int page_size, int pool_pages, int length, int first = 0) {
     const auto bad = [](std::string why) { return status(Code::invalid_argument, "page table: " + std::move(why)); };
     if (page_size < 1) return bad("page size " + std::to_string(page_size) + " must be at least 1");
     const long long capacity = static_cast<long long>(pages.size()) * page_size;
     if (length < 0 || length > capacity)
       return bad("length " + std::to_string(length) + " must be in [0, " + std::to_string(capacity) + "], " +
                  std::to_string(pages.size()) + " pages of " + std::to_string(page_size));
-    for (std::size_t i = 0; i < pages.size(); ++i)
+    if (first < 0 || first > length)
+      return bad("first " + std::to_string(first) + " must be in [0, " + std::to_string(length) + "]");
+    for (std::size_t i = static_cast<std::size_t>(first / page_size); i < pages.size(); ++i)
       if (pages[i] < 0 || pages[i] >= pool_pages)
         return bad("page id " + std::to_string(pages[i]) + " at entry " + std::to_string(i) + " must be in [0, " +
                    std::to_string(pool_pages) + ")");
-    return PageTable(pages, page_size, length);
+    return PageTable(pages, page_size, first, length);
   }
 
   constexpr int length() const { return length_; }
   constexpr long long row(long long key) const {
     return static_cast<long long>(pages_[key / page_size_]) * page_size_ + key % page_size_;
   }
-  constexpr bool visible(int, int key) const { return key < length_; }
+  constexpr bool visible(int, int key) const { return key >= first_ && key < length_; }
   constexpr auto tiles(Range) const {
-    return RangeView([size = page_size_, length = length_](int from) {
+    return RangeView([size = page_size_, first = first_, length = length_](int from) {
+      if (from < first) from = first;
       if (from >= length) return Range{};
       const int left = size - from % size;
       return Range{from, left < length - from ? from + left : length};
@@ -147,11 +151,11 @@ class PageTable {
   }
 
  private:
-  constexpr PageTable(std::span<const int> pages, int page_size, int length)
-      : pages_(pages), page_size_(page_size), length_(length) {}
+  constexpr PageTable(std::span<const int> pages, int page_size, int first, int length)
+      : pages_(pages), page_size_(page_size), first_(first), length_(length) {}
 
   std::span<const int> pages_;
-  int page_size_, length_;
+  int page_size_, first_, length_;
 };
 
 }  // namespace fourfold

@@ -82,6 +82,7 @@ TEST(Walk, TilesHoldEveryVisibleKey) {
     expect_covers(table, random, "PageTable");
     expect_covers(table & Causal{}, random, "PageTable & Causal");
     expect_covers(Window{20} & table, random, "Window & PageTable");
+    expect_covers(*PageTable::make(pages, 16, 8, 75, 20), random, "PageTable, first pages given back");
   }
 }
 
@@ -134,6 +135,9 @@ TEST(Walk, PageTableRefusesWhatItCannotHold) {
   expect(PageTable::make(negative, 16, 4, 20), "page id -1 at entry 1");
   expect(PageTable::make(beyond, 16, 4, 20), "page id 4 at entry 0");
   expect(PageTable::make(pages, 0, 4, 0), "page size 0");
+  EXPECT_TRUE(PageTable::make(beyond, 16, 4, 32, 16).ok());  // the first page is never looked at
+  expect(PageTable::make(negative, 16, 4, 20, 16), "page id -1 at entry 1");
+  expect(PageTable::make(pages, 16, 4, 20, 21), "first 21 must be in [0, 20]");
 }
 
 TEST(Walk, ListsRefuseWhatIsOutOfOrder) {

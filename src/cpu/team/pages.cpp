@@ -169,6 +169,11 @@ status PageList::jump(int position) {
   return take(pages_to(position));
 }
 
+result<PageTable> PageList::table() const {
+  return PageTable::make(std::span(pages_).first(static_cast<std::size_t>(held_)), shape_.page, pool_->pages(), end_,
+                         oldest_);
+}
+
 std::size_t PageList::held_bytes() const { return pool_->page_bytes() * static_cast<std::size_t>(held_ - first_); }
 
 }  // namespace fourfold::team

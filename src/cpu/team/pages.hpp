@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cpu/team/weights.hpp"
+#include "fourfold/walk_lists.hpp"
 
 namespace fourfold::team {
 
@@ -38,6 +39,7 @@ class PagePool {
   }
   std::size_t page_bytes() const { return page_bytes_; }
   int most() const { return most_; }
+  int pages() const noexcept { return slab_count_ * most_; }
   int held() const noexcept { return held_.load(std::memory_order_relaxed); }  // pages with a holder
 
  private:
@@ -96,6 +98,9 @@ class PageList {
   status jump(int position);
 
   int end() const { return end_; }
+  int oldest() const { return oldest_; }
+  // The same as the walk of that name: whose rows lie where.
+  result<PageTable> table() const;
   // Part i holds the positions from i * shape().part on; null where no page is held. One null follows the last.
   const std::uint8_t* const* parts() const { return parts_.data(); }
   std::uint8_t* part(int position) const { return parts_[static_cast<std::size_t>(position / shape_.part)]; }
