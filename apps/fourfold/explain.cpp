@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "cpu/team/memory.hpp"
 #include "exit.hpp"
 #include "figures.hpp"
 #include "json_out.hpp"
@@ -28,6 +29,7 @@ struct Report {
   Limits ceilings;
   Floor total;
   std::vector<Row> rows;
+  team::MemoryUse memory;
 
   double share(const Row& row) const { return row.times * row.each.seconds / total.seconds; }
 };
@@ -133,6 +135,11 @@ void Explain::print_json(const Report& r) const {
                    {"tokens_per_s", r.work.tokens / r.total.seconds},
                    {"mfu", r.total.compute_s / r.total.seconds},
                    {"binds", r.total.binds()}};
+  json["memory"] = {{"weights", r.memory.weights},
+                    {"caches", r.memory.caches},
+                    {"states", r.memory.states},
+                    {"arena", r.memory.arena},
+                    {"total", r.memory.total()}};
   if (price) json["total"]["dollars_per_million_tokens"] = *price / 3600 * r.total.seconds / r.work.tokens * 1e6;
   json["ceilings"] = {{"read_bytes_per_s", r.ceilings.bytes_per_s},
                       {"int8_ops_per_s", r.ceilings.int8_ops},
@@ -155,6 +162,9 @@ void Explain::print(const Report& r) const {
   out().write("\n" + described(r.program) + ", " + (tokens == 1 ? "1 token" : grouped_by_three(tokens) + " tokens") +
               " at context " + grouped_by_three(r.work.context) + " (cache " + std::string(info(r.work.cache).name) +
               "): " + total_line(r.total, tokens, price) + "\n");
+  out().write("memory at this context: " + in_bytes(r.memory.total()) + " = weights " + in_bytes(r.memory.weights) +
+              " + caches " + in_bytes(r.memory.caches) + " + states " + in_bytes(r.memory.states) + " + arena " +
+              in_bytes(r.memory.arena) + "\n");
   out().write("ceilings: " + fixed(r.ceilings.bytes_per_s / 1e9, 1) + " GB/s read · " +
               in_thousands(r.ceilings.int8_ops) + "op/s int8 · " + in_thousands(r.ceilings.bf16_ops) + "op/s bf16 · " +
               in_thousands(r.ceilings.f32_ops) + "op/s f32 (" + r.ceilings.source + ")\n");
@@ -164,8 +174,12 @@ int Explain::run() const {
   const Program program = read_program(source, "explain");
   const Limits ceilings = limits();
   const Work what = work(program);
-  const Report report{program, what, ceilings, floor_of(program, what, ceilings),
-                      rows_of(program, what, ceilings, ungrouped)};
+  const Report report{program,
+                      what,
+                      ceilings,
+                      floor_of(program, what, ceilings),
+                      rows_of(program, what, ceilings, ungrouped),
+                      team::memory_use(program, {static_cast<int>(what.context), computing.batch, what.cache})};
   everywhere.json ? print_json(report) : print(report);
   return kGood;
 }

@@ -3,10 +3,10 @@
 #include "cpu/team/pages.hpp"
 
 #include <gtest/gtest.h>
+#include <rapidcheck.h>
 
 #include <cstring>
 #include <map>
-#include <rapidcheck.h>
 #include <thread>
 
 #include "support/reject.hpp"

@@ -1,11 +1,14 @@
 // Forks: they share pages and never see each other's writes; drafts are verified in one and dropped; what a window or
 // a state left behind is evaluated again; and a session holds no more than windows, pages and states say.
 #include <gtest/gtest.h>
-
 #include <rapidcheck.h>
 
+#include <fstream>
+
+#include "cpu/team/memory.hpp"
 #include "engine/session_state.hpp"
 #include "support/models.hpp"
+#include "support/temp_folder.hpp"
 
 namespace fourfold {
 namespace {
@@ -103,20 +106,49 @@ TEST(Memory, AForkCopiesOnlyThePageItWrites) {
   EXPECT_EQ(fork->cache_bytes(), session->cache_bytes());
 }
 
-// The model's context does not matter, only what is evaluated and what its windows keep.
-TEST(Memory, AMillionPositionsOfAWindowTakeAWindow) {
-  Model model = test::open_model("gemma3");
-  std::size_t windowed = 0, whole = 0;
-  for (const CacheSpec& cache : model.program().caches)
-    (cache.window > 0 ? windowed : whole) += 2 * static_cast<std::size_t>(cache.width());
-  auto session = model.session({.context = 256, .threads = 1, .page = 16});
-  ASSERT_TRUE(session.ok());
-  for (int p = 0; p < 240; p += 16) {
-    ASSERT_TRUE(session->eval(test::some_ids(16, model.vocab())).ok());
-    const auto held = static_cast<std::size_t>(p + 16);
-    EXPECT_LE(session->cache_bytes(), whole * held + windowed * std::min<std::size_t>(held, 32 + 16 + 16));
-    EXPECT_GE(session->cache_bytes(), whole * held + windowed * std::min<std::size_t>(held, 32));
+// What memory_use says at every length: weights aside, and no more than the batch before for a window.
+TEST(Memory, IsWhatWindowsAndPagesSay) {
+  for (const char* name : {"gemma3", "mamba2", "llama"}) {
+    const Model model = test::open_model(name);
+    auto session = model.session({.context = 200, .threads = 1, .batch = 16, .page = 16});
+    ASSERT_TRUE(session.ok());
+    for (int p = 0; p < 200; ++p) {
+      ASSERT_TRUE(session->eval(std::vector{p}).ok());
+      const auto use = team::memory_use(model.program(), {p + 1, 16, Storage::f16, false, 16});
+      ASSERT_EQ(static_cast<double>(session->cache_bytes()), use.caches + use.states) << name << " " << p;
+    }
   }
+}
+
+std::string with_context(std::string config, const std::string& context) {
+  const auto at = config.find("\"max_position_embeddings\": ");
+  const auto end = config.find_first_of(",\n", at);
+  return config.replace(at, end - at, "\"max_position_embeddings\": " + context);
+}
+
+// A context of a million: five windows of 32 keys and one layer that sees everything.
+TEST(Memory, OfAMillionPositionsIsWhatTheWindowsLeave) {
+  constexpr int kMillion = 1 << 20;
+  const test::TempFolder folder;
+  const auto copy = [&](const std::string& file) {
+    std::ifstream in(test::kModels + "gemma3/" + file, std::ios::binary);
+    return std::string{std::istreambuf_iterator<char>(in), {}};
+  };
+  folder.write("config.json", with_context(copy("config.json"), std::to_string(kMillion)));
+  folder.write("model.safetensors", copy("model.safetensors"));
+  auto model = load(folder.path());
+  ASSERT_TRUE(model.ok()) << model.error().message();
+  auto session = model->session({.context = kMillion, .threads = 2});
+  ASSERT_TRUE(session.ok()) << session.error().message();
+  ASSERT_TRUE(session->fill(kMillion - 2).ok());
+  ASSERT_TRUE(session->eval(std::vector{1}).ok());
+  ASSERT_TRUE(session->eval(std::vector{2}).ok());
+  const auto use = team::memory_use(model->program(), {kMillion, 512, Storage::f16});
+  EXPECT_EQ(static_cast<double>(session->cache_bytes()), use.caches);
+  double numbers = 0;  // that a position of a layer without a window takes
+  for (const CacheSpec& cache : model->program().caches)
+    if (cache.window == 0) numbers += static_cast<double>(cache.kv_heads) * (cache.head_dim + 32);  // values padded
+  EXPECT_NEAR(use.caches, 2 * numbers * kMillion, 0.02 * use.caches);
 }
 
 }  // namespace

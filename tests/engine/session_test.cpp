@@ -112,6 +112,62 @@ TEST(Session, RestoreRefusesWhatIsNotItsOwn) {
   }
 }
 
+// Every single bit counts, and so does every byte of length; a refused file leaves the session as it was.
+TEST(Session, RestoreRefusesDamage) {
+  const TempFolder folder;
+  for (const char* model : {"gemma3", "mamba2"}) {
+    Session session = open_session(model, {.context = 64});
+    ASSERT_TRUE(session.eval(test::some_ids(9, 331)).ok());
+    ASSERT_TRUE(session.save(folder.path("whole")).ok());
+    ASSERT_TRUE(session.eval(std::vector{5}).ok());
+    const auto before = logits_of(session);
+    std::ifstream in(folder.path("whole"), std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    for (std::size_t at = 0; at < bytes.size(); at += at < 150 ? 1 : 911) {
+      std::string damaged = bytes;
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << at % 8));
+      ASSERT_FALSE(session.restore(folder.write("damaged", damaged)).ok()) << model << " byte " << at;
+      ASSERT_FALSE(session.restore(folder.write("cut", bytes.substr(0, at))).ok()) << model << " cut at " << at;
+    }
+    ASSERT_FALSE(session.restore(folder.write("longer", bytes + "x")).ok());
+    EXPECT_EQ(session.position(), 10);
+    EXPECT_EQ(logits_of(session), before);
+    EXPECT_TRUE(session.restore(folder.path("whole")).ok());
+    EXPECT_EQ(session.position(), 9);
+  }
+}
+
+TEST(Session, RestoreNamesAnotherVersionAndAnotherModel) {
+  const TempFolder folder;
+  Session session = open_session("llama", {.context = 64});
+  ASSERT_TRUE(session.eval(test::some_ids(9, 331)).ok());
+  ASSERT_TRUE(session.save(folder.path("session")).ok());
+  std::ifstream in(folder.path("session"), std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  bytes[7] = '3';
+  EXPECT_REJECT(session.restore(folder.write("later", bytes)), Code::unsupported,
+                "is of version 03 of the session format; this build reads 02");
+  Session sibling = open_session("variants/llama_llama3");
+  EXPECT_REJECT(sibling.restore(folder.path("session")), Code::unsupported, "this session is \"");
+}
+
+// Pages and threads are the session's own affair; so is what has been read of a window before.
+TEST(Session, RestoreTakesFilesOfOtherPages) {
+  const TempFolder folder;
+  const auto ids = test::some_ids(90, 331);
+  Session saved = open_session("gemma3", {.context = 128, .threads = 1, .page = 4});
+  ASSERT_TRUE(saved.eval(std::span(ids).first(70)).ok());
+  ASSERT_TRUE(saved.save(folder.path("session")).ok());
+  ASSERT_TRUE(saved.eval(std::span(ids).subspan(70)).ok());
+  Session restored = open_session("gemma3", {.context = 256, .batch = 7, .page = 256});
+  ASSERT_TRUE(restored.restore(folder.path("session")).ok());
+  ASSERT_TRUE(restored.eval(std::span(ids).subspan(70)).ok());
+  EXPECT_EQ(logits_of(restored), logits_of(saved));
+  ASSERT_TRUE(restored.rewind(20).ok());  // evaluated again: the file held the window's keys only
+  ASSERT_TRUE(restored.eval(std::span(ids).subspan(20)).ok());
+  EXPECT_EQ(logits_of(restored), logits_of(saved));
+}
+
 TEST(Session, SaveLeavesNoHalfAFile) {
   const TempFolder folder;
   Session session = open_session("gemma3");
@@ -146,6 +202,9 @@ TEST(Session, OptionsOutOfRangeAreRefused) {
                 "context 257 is out of range; accepted: 1 to 256");
   EXPECT_REJECT(model.session({.context = -1}), Code::invalid_argument, "context -1");
   EXPECT_REJECT(model.session({.batch = 0}), Code::invalid_argument, "batch 0");
+  for (const int page : {0, -1, 3, 48, 512})
+    EXPECT_REJECT(model.session({.page = page}), Code::invalid_argument,
+                  "page " + std::to_string(page) + " is out of range; accepted: 1, 2, 4, 8 .. 256");
   EXPECT_REJECT(model.session({.threads = -2}), Code::invalid_argument, "threads -2");
   EXPECT_REJECT(model.session({.executor = "graph"}), Code::invalid_argument, "executor 'graph' is not known");
   const auto unmet = model.session({.cache = Storage::q8_0});

@@ -9,23 +9,34 @@ namespace fourfold::team {
 
 using simd::kBlockKeys, simd::kLeafKeys;
 
-result<TeamCache> TeamCache::create(const Program& program, const PlanOptions& options) {
-  TeamCache cache;
-  cache.type_ = options.cache;
-  cache.keys_ = std::min(options.page, kLeafKeys);
+std::vector<PageShape> TeamCache::place(const Program& program, const PlanOptions& options) {
+  type_ = options.cache;
+  keys_ = std::min(options.page, kLeafKeys);
   std::vector<PageShape> shapes;
   for (const CacheSpec& spec : program.caches) {
     auto shape =
         std::find_if(shapes.begin(), shapes.end(), [&](const PageShape& s) { return s.window == spec.window; });
     if (shape == shapes.end())
-      shape = shapes.insert(shape, {options.context, options.page, spec.window, options.batch, cache.keys_, 0});
-    const std::size_t part = cache.keys_ == kLeafKeys ? simd::kv_leaf_bytes(options.cache, kv_shape(spec))
-                                                      : simd::kv_part_bytes(options.cache, kv_shape(spec), cache.keys_);
-    cache.layers_.push_back(
+      shape = shapes.insert(shape, {options.context, options.page, spec.window, options.batch, keys_, 0});
+    const std::size_t part = keys_ == kLeafKeys ? simd::kv_leaf_bytes(type_, kv_shape(spec))
+                                                : simd::kv_part_bytes(type_, kv_shape(spec), keys_);
+    layers_.push_back(
         {spec.kv_heads, kv_shape(spec), static_cast<std::size_t>(shape - shapes.begin()), part, shape->part_bytes});
     shape->part_bytes += part * static_cast<std::size_t>(spec.kv_heads);
   }
-  for (const PageShape& shape : shapes) {
+  return shapes;
+}
+
+std::size_t TeamCache::bytes_at(const Program& program, const PlanOptions& options, int positions) {
+  std::size_t sum = 0;
+  for (const PageShape& shape : TeamCache().place(program, options))
+    sum += shape.page_bytes() * static_cast<std::size_t>(shape.held_pages(positions));
+  return sum;
+}
+
+result<TeamCache> TeamCache::create(const Program& program, const PlanOptions& options) {
+  TeamCache cache;
+  for (const PageShape& shape : cache.place(program, options)) {
     auto pages = PageList::create(shape);
     if (!pages.ok()) return pages.error();
     cache.groups_.push_back(std::move(pages).value());

@@ -20,6 +20,8 @@ inline simd::KvShape kv_shape(const CacheSpec& spec) { return {spec.head_dim, sp
 class TeamCache {
  public:
   static result<TeamCache> create(const Program& program, const PlanOptions& options);
+  // What the pages take when so many positions are written, the last one by itself.
+  static std::size_t bytes_at(const Program& program, const PlanOptions& options, int positions);
 
   // Another sequence at the same position; no page is copied.
   result<TeamCache> fork() const;
@@ -69,6 +71,8 @@ class TeamCache {
     simd::KvShape shape;
     std::size_t group, part_bytes, offset;
   };
+  // Places the caches in their groups' parts; returns the pages of each group.
+  std::vector<PageShape> place(const Program& program, const PlanOptions& options);
   const PageList& group(int cache) const { return groups_[layers_[static_cast<std::size_t>(cache)].group]; }
 
   Storage type_ = Storage::f16;

@@ -67,6 +67,10 @@ int PageShape::most_pages() const {
   return window > 0 ? std::min<int>(all, (window - 1 + batch + page - 1) / page + 1) : all;
 }
 
+int PageShape::held_pages(int position) const {
+  return position == 0 ? 0 : (position + page - 1) / page - oldest_needed(position - 1) / page;
+}
+
 result<PageList> PageList::create(const PageShape& shape) {
   auto pool = std::make_shared<PagePool>(shape.page_bytes(), shape.most_pages());
   FOURFOLD_TRY(pool->join());

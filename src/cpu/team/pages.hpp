@@ -76,6 +76,7 @@ struct PageShape {
   std::size_t part_bytes = 0;  // of all caches that share these pages
 
   int most_pages() const;
+  int held_pages(int position) const;  // once `position` positions are written, the last one by itself
   int oldest_needed(int position) const { return window > 0 && position >= window ? position - window + 1 : 0; }
   std::size_t page_bytes() const { return part_bytes * static_cast<std::size_t>(page / part); }
 };
