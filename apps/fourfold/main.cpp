@@ -25,6 +25,7 @@ const std::vector<Verb> kVerbs = {
     {"probe", "the ceilings of this machine, measured", declare_probe},
     {"check", "an executor against the reference, step by step", declare_check},
     {"doctor", "what this machine and this build can do", declare_doctor},
+    {"new", "a new walk, score, gate or rule: its file, tests and benchmark", declare_new},
 };
 
 int run(int argc, char** argv) {

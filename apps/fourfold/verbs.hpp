@@ -17,5 +17,6 @@ Action declare_explain(Options&);
 Action declare_probe(Options&);
 Action declare_check(Options&);
 Action declare_doctor(Options&);
+Action declare_new(Options&);
 
 }  // namespace fourfold::cli

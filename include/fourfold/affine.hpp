@@ -16,12 +16,12 @@ namespace fourfold {
 // What a rule sees of one token and head. What the caller did not give is there all the same, as numbers that change
 // nothing: 1 for decays, strengths and step sizes, 0 for a, b.
 struct Token {
-  std::span<const float> k, v;  // [key dim], [value dim]
-  float alpha = 1, beta = 1;    // decay and strength (the step size of Mamba-2)
-  std::span<const float> q;     // [key dim]
-  std::span<const float> gate;  // [key dim] decay of each key channel
-  std::span<const float> a, b;  // [key dim] the part b a^T of a transition
-  std::span<const float> dt;    // [value dim] step size of each value channel (Mamba-1)
+  std::span<const float> k, v;      // [key dim], [value dim]
+  float alpha = 1, beta = 1;        // decay and strength (the step size of Mamba-2)
+  std::span<const float> q{};       // [key dim]
+  std::span<const float> gate{};    // [key dim] decay of each key channel
+  std::span<const float> a{}, b{};  // [key dim] the part b a^T of a transition
+  std::span<const float> dt{};      // [value dim] step size of each value channel (Mamba-1)
   int head = 0;
   int channel = 0;  // of v[0], counted over the heads
 };

@@ -68,7 +68,7 @@ def joined(values):
 class Usage(Program):
     def test_help_has_examples_and_fits_a_terminal(self):
         self.assertIn(b"tokenize", self.good("--help"))
-        for verb in ["run", "chat", "bench", "logits", "template", "tokenize", "detokenize", "info", "explain", "probe", "check", "doctor"]:
+        for verb in ["run", "chat", "bench", "logits", "template", "tokenize", "detokenize", "info", "explain", "probe", "check", "doctor", "new"]:
             text = self.good(verb, "--help").decode()
             self.assertIn("examples:", text)
             self.assertIn("--json", text)
