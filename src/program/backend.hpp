@@ -28,7 +28,8 @@ class WeightBytes {
 struct PlanOptions {
   int context = 0;               // positions the caches hold
   int batch = 512;               // most tokens of one forward
-  Storage cache = Storage::f16;  // keys and values: f32, f16, bf16 or q8_0
+  Storage cache = Storage::f16;  // keys and values: f32, f16, bf16, fp8 or q8_0
+  std::string executor{};        // of a backend that has several: stream, graph
   bool debug = false;            // every Value keeps its own place, readable with value()
   int page = 64;                 // positions of a cache page: 1, 2, 4 .. 256
 };
@@ -42,6 +43,13 @@ class Executor {
   // ids.size() <= context, every id within the vocabulary. `position` follows on what the caches hold. Not ok: nothing
   // was evaluated.
   virtual status forward(std::span<const int> ids, int position, int wanted, float* logits) = 0;
+
+  // Where the executor chooses ids itself: evaluates `id` at `position`, chooses the next id, evaluates that, and so on
+  // until `ids` is full; the last one is chosen but not evaluated. temperature 0: the largest logit, the lowest id
+  // among equals; else drawn from softmax(logits / temperature) with the seed. The Session has checked that the
+  // positions fit. Not ok: nothing was evaluated.
+  virtual bool decodes() const { return false; }
+  virtual status decode(int, int, float, std::uint64_t, std::span<int>) { return {Code::unsupported, "decode"}; }
 
   // Forgets all from `position` on. What windows gave back and running states went through is gone: returns the
   // position, at most the one asked for, at which caches and states now stand.
@@ -86,6 +94,7 @@ class Backend {
 };
 
 struct BackendOptions {
+  int device = 0;                          // of those that compute with one
   int threads = 0;                         // 0: the physical cores this process may use
   bool f32 = false;                        // float32 activations everywhere
   std::function<void(double)> progress{};  // called with the fraction of weights loaded, from the loading thread

@@ -1,0 +1,228 @@
+#include "cuda/executor.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <istream>
+#include <ostream>
+
+#include "program/visit.hpp"
+
+namespace fourfold::cuda {
+
+CudaExecutor::CudaExecutor(std::shared_ptr<const CudaModel> model, const PlanOptions& options)
+    : model_(std::move(model)), options_(options), graph_(options.executor != "stream") {}
+
+result<std::unique_ptr<Executor>> CudaExecutor::make(std::shared_ptr<const CudaModel> model,
+                                                     const PlanOptions& options) {
+  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(std::move(model), options));
+  FOURFOLD_TRY(executor->prepare());
+  return std::unique_ptr<Executor>(std::move(executor));
+}
+
+status CudaExecutor::prepare() {
+  const Program& program = model_->program;
+  FOURFOLD_TRY(checked(cudaSetDevice(model_->device.index), "opening the device"));
+  const ArenaPlan arena = plan_arena(program, !options_.debug);
+  auto memory = allocate_sequence(program, options_, arena);
+  if (!memory.ok()) return memory.error();
+  memory_ = std::move(memory).value();
+  plan_ = resolve(program, model_->weights, memory_, arena);
+  auto staging = PinnedMemory::allocate(static_cast<std::size_t>(options_.batch) * sizeof(TokenState));
+  auto ids = PinnedMemory::allocate(kIds * sizeof(int));
+  auto row = PinnedMemory::allocate(static_cast<std::size_t>(program.vocab) * sizeof(float));
+  for (const auto* made : {&staging, &ids, &row})
+    if (!made->ok()) return made->error();
+  staging_ = std::move(staging).value();
+  ids_ = std::move(ids).value();
+  row_ = std::move(row).value();
+  sampling_ = {memory_.logits.as<float>(), program.vocab, 0, 0, memory_.best(), memory_.token(), ids_.as<int>(), kIds};
+  return checked(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
+}
+
+CudaExecutor::~CudaExecutor() {
+  if (stream_ == nullptr) return;
+  static_cast<void>(cudaStreamSynchronize(stream_));
+  for (cudaGraphExec_t graph : graphs_)
+    if (graph != nullptr) static_cast<void>(cudaGraphExecDestroy(graph));
+  static_cast<void>(cudaStreamDestroy(stream_));
+}
+
+void CudaExecutor::note(cudaError_t error, const char* doing) {
+  if (error != cudaSuccess && health_.ok()) health_ = checked(error, doing);
+}
+
+// ---- A token
+// -----------------------------------------------------------------------------------------------------------
+
+cudaError_t CudaExecutor::launch_token(End end, bool programmatic) {
+  const int sms = model_->device.multiprocessors;
+  bool follows = false;  // the first kernel waits for everything before it
+  const auto launch = [&](const DeviceStep& step) {
+    const bool early = programmatic && follows;
+    follows = true;
+    return std::visit(
+        Overloaded{
+            [&](const DeviceEmbed& s) { return embed_token(s.table, s.scale, memory_.token(), s.out, early, stream_); },
+            [&](const DeviceProject& s) { return project_token(s, sms, early, stream_); },
+            [&](const DeviceAttend& s) { return attend_decode(s.attention, s.kind, early, stream_); }},
+        step);
+  };
+  for (const DeviceStep& step : plan_.steps)
+    if (const cudaError_t error = launch(step); error != cudaSuccess) return error;
+  if (end == End::caches) return cudaSuccess;
+  if (const cudaError_t error = project_token(plan_.head, sms, programmatic, stream_); error != cudaSuccess)
+    return error;
+  return end == End::sample ? sample_token(sampling_, programmatic, stream_) : cudaSuccess;
+}
+
+cudaError_t CudaExecutor::capture(End end, cudaGraphExec_t& graph) {
+  cudaGraph_t captured = nullptr;
+  cudaError_t error = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
+  if (error != cudaSuccess) return error;
+  const cudaError_t launched = launch_token(end, true);
+  error = cudaStreamEndCapture(stream_, &captured);
+  if (launched != cudaSuccess) return launched;
+  if (error != cudaSuccess) return error;
+  error = cudaGraphInstantiate(&graph, captured, 0);
+  static_cast<void>(cudaGraphDestroy(captured));
+  return error;
+}
+
+void CudaExecutor::run_token(End end) {
+  if (!health_.ok()) return;
+  if (!graph_) return note(launch_token(end, false), "launching a token");
+  cudaGraphExec_t& graph = graphs_[static_cast<std::size_t>(end)];
+  if (graph == nullptr) note(capture(end, graph), "capturing a token's graph");
+  if (graph != nullptr) note(cudaGraphLaunch(graph, stream_), "launching a token's graph");
+}
+
+void CudaExecutor::set_state(int slot, TokenState state) {
+  TokenState& staged = staging_.as<TokenState>()[slot];
+  staged = state;
+  note(cudaMemcpyAsync(memory_.token(), &staged, sizeof staged, cudaMemcpyHostToDevice, stream_), "setting a token");
+}
+
+void CudaExecutor::forward(std::span<const int> ids, int position, int wanted, float* logits) {
+  note(cudaSetDevice(model_->device.index), "opening the device");
+  const auto vocab = static_cast<std::size_t>(model_->program.vocab);
+  const int count = static_cast<int>(ids.size());
+  values_.assign(options_.debug ? model_->program.values.size() : 0, {});
+  for (int t = 0; t < count; ++t) {
+    set_state(t, {ids[static_cast<std::size_t>(t)], position + t, 0});
+    const int row = t - (count - wanted);
+    run_token(row >= 0 ? End::logits : End::caches);
+    if (row >= 0) {
+      note(cudaMemcpyAsync(row_.as<float>(), memory_.logits.data(), vocab * sizeof(float), cudaMemcpyDeviceToHost,
+                           stream_),
+           "reading logits");
+      note(cudaStreamSynchronize(stream_), "running a token");
+      std::memcpy(logits + static_cast<std::size_t>(row) * vocab, row_.as<float>(), vocab * sizeof(float));
+    }
+    if (options_.debug) keep_values(static_cast<std::size_t>(t));
+  }
+  note(cudaStreamSynchronize(stream_), "running a token");
+}
+
+void CudaExecutor::decode(int id, int position, float temperature, std::uint64_t seed, std::span<int> ids) {
+  note(cudaSetDevice(model_->device.index), "opening the device");
+  const float inverse = temperature > 0 ? 1 / temperature : 0;
+  if (sampling_.inverse_temperature != inverse || sampling_.seed != seed) {
+    sampling_.inverse_temperature = inverse;
+    sampling_.seed = seed;
+    cudaGraphExec_t& graph = graphs_[static_cast<std::size_t>(End::sample)];
+    if (graph != nullptr) note(cudaGraphExecDestroy(graph), "replacing a graph");
+    graph = nullptr;
+  }
+  for (std::size_t done = 0; done < ids.size() && health_.ok();) {
+    const std::size_t n = std::min<std::size_t>(kIds, ids.size() - done);
+    set_state(0, {done == 0 ? id : ids[done - 1], position + static_cast<int>(done), 0});
+    for (std::size_t i = 0; i < n; ++i) run_token(End::sample);
+    note(cudaStreamSynchronize(stream_), "running tokens");
+    std::copy_n(ids_.as<int>(), n, ids.begin() + static_cast<std::ptrdiff_t>(done));
+    done += n;
+  }
+}
+
+// ---- Caches and Values
+// -------------------------------------------------------------------------------------------------
+
+// f(device bytes, size) for each stretch that holds the first `positions` positions.
+template <class F>
+void CudaExecutor::each_used_leaf(int positions, F f) const {
+  for (std::size_t c = 0; c < memory_.caches.size(); ++c) {
+    const CacheLayout& layout = memory_.layouts[c];
+    const auto used = static_cast<std::size_t>((positions + kLeafKeys - 1) / kLeafKeys) *
+                      static_cast<std::size_t>(layout.leaf_bytes());
+    for (int head = 0; head < layout.kv_heads; ++head)
+      f(memory_.caches[c].data() + layout.leaf(head, 0, Part::key), used);
+  }
+}
+
+void CudaExecutor::save_cache(std::ostream& out, int positions) const {
+  std::vector<char> host;
+  each_used_leaf(positions, [&](const std::byte* from, std::size_t size) {
+    host.resize(size);
+    if (cudaMemcpy(host.data(), from, size, cudaMemcpyDeviceToHost) != cudaSuccess) out.setstate(std::ios::failbit);
+    out.write(host.data(), static_cast<std::streamsize>(size));
+  });
+}
+
+status CudaExecutor::load_cache(std::istream& in, int positions) {
+  std::vector<char> host;
+  each_used_leaf(positions, [&](std::byte* to, std::size_t size) {
+    host.resize(size);
+    if (in.read(host.data(), static_cast<std::streamsize>(size)))
+      note(cudaMemcpy(to, host.data(), size, cudaMemcpyHostToDevice), "restoring the cache");
+  });
+  if (!health_.ok()) return health_;
+  return in.good() ? status{} : status{Code::malformed, "the saved cache ends early"};
+}
+
+std::size_t CudaExecutor::cache_bytes() const {
+  std::size_t sum = 0;
+  for (const DeviceMemory& cache : memory_.caches) sum += cache.bytes();
+  return sum;
+}
+
+void CudaExecutor::randomize_cache(int positions, std::uint64_t seed) {
+  for (std::size_t c = 0; c < memory_.caches.size(); ++c)
+    note(fill_cache(memory_.layouts[c], memory_.type, memory_.caches[c].data(), positions, RandomBytes::mix(seed + c),
+                    stream_),
+         "filling the cache");
+  note(cudaStreamSynchronize(stream_), "filling the cache");
+}
+
+void CudaExecutor::keep_values(std::size_t token) {
+  note(cudaStreamSynchronize(stream_), "running a token");
+  for (std::size_t v = 0; v < values_.size(); ++v) {
+    const std::int64_t offset = plan_.arena.offset[v];
+    if (offset < 0) continue;
+    const auto width = static_cast<std::size_t>(model_->program.values[v].width);
+    values_[v].resize((token + 1) * width);
+    note(cudaMemcpy(values_[v].data() + token * width, memory_.arena.as<float>() + offset, width * sizeof(float),
+                    cudaMemcpyDeviceToHost),
+         "reading a value");
+  }
+}
+
+const float* CudaExecutor::value(Value v) const { return values_[static_cast<std::size_t>(v.id)].data(); }
+
+void CudaExecutor::cached(int cache, int position, int head, float* key, float* value) const {
+  const auto c = static_cast<std::size_t>(cache);
+  const CacheLayout& layout = memory_.layouts[c];
+  std::vector<std::byte> leaf(static_cast<std::size_t>(layout.leaf_bytes()));
+  const std::int64_t start = layout.leaf(head, position / kLeafKeys, Part::key);
+  if (cudaMemcpy(leaf.data(), memory_.caches[c].data() + start, leaf.size(), cudaMemcpyDeviceToHost) != cudaSuccess)
+    return;
+  for (const Part part : {Part::key, Part::value})
+    for (int i = 0; i < layout.head_dim; ++i) {
+      const auto* at =
+          reinterpret_cast<const std::uint8_t*>(leaf.data()) + layout.place(head, position, part, i) - start;
+      const float x = memory_.type == KvType::f8    ? e4m3_to_float(*at)
+                      : memory_.type == KvType::f16 ? blocks::load_f16(at)
+                                                    : bf16_to_float(blocks::load_u16(at));
+      (part == Part::key ? key : value)[i] = x;
+    }
+}
+
+}  // namespace fourfold::cuda

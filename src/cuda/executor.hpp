@@ -1,0 +1,67 @@
+// CudaExecutor: one sequence on a device. A token is a chain of launches: the stream arm launches them one after the
+// other, the graph arm captured them once, with programmatic launches, so that kernels fetch weights while the one
+// before them ends. Id and position live on the device; a token that samples needs nothing from the host.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "cuda/plan.hpp"
+
+namespace fourfold::cuda {
+
+struct CudaModel {
+  Program program;
+  DeviceInfo device;
+  DeviceWeights weights;
+};
+
+class CudaExecutor : public Executor {
+ public:
+  static result<std::unique_ptr<Executor>> make(std::shared_ptr<const CudaModel> model, const PlanOptions& options);
+  ~CudaExecutor() override;
+
+  void forward(std::span<const int> ids, int position, int wanted, float* logits) override;
+  bool decodes() const override { return true; }
+  void decode(int id, int position, float temperature, std::uint64_t seed, std::span<int> ids) override;
+  status health() const override { return health_; }
+  void save_cache(std::ostream& out, int positions) const override;
+  status load_cache(std::istream& in, int positions) override;
+  std::size_t cache_bytes() const override;
+  void read_states(std::span<float>) const override {}
+  void write_states(std::span<const float>) override {}
+  void randomize_cache(int positions, std::uint64_t seed) override;
+  const float* value(Value v) const override;
+  void cached(int cache, int position, int head, float* key, float* value) const override;
+
+ private:
+  // What a token ends with.
+  enum class End { caches, logits, sample };
+  static constexpr int kIds = 1024;  // sampled ids that the host's memory holds
+
+  CudaExecutor(std::shared_ptr<const CudaModel> model, const PlanOptions& options);
+  status prepare();
+  void note(cudaError_t error, const char* doing);
+  void run_token(End end);
+  cudaError_t launch_token(End end, bool programmatic);
+  cudaError_t capture(End end, cudaGraphExec_t& graph);
+  void set_state(int slot, TokenState state);
+  void keep_values(std::size_t token);
+  template <class F>
+  void each_used_leaf(int positions, F f) const;
+
+  std::shared_ptr<const CudaModel> model_;
+  PlanOptions options_;
+  bool graph_;
+  status health_;
+  SequenceMemory memory_;
+  DevicePlan plan_;
+  Sampling sampling_;
+  cudaStream_t stream_ = nullptr;
+  std::array<cudaGraphExec_t, 3> graphs_{};  // by End; captured when first run
+  PinnedMemory staging_, ids_, row_;         // states of tokens to come; sampled ids; logits
+  std::vector<std::vector<float>> values_;   // debug: per Value, of the last forward
+};
+
+}  // namespace fourfold::cuda

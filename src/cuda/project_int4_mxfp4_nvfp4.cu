@@ -1,0 +1,10 @@
+// Instances of the token's Project kernel.
+#include "cuda/sm90/project.cuh"
+
+namespace fourfold::cuda::sm90 {
+
+template cudaError_t launch_project<Tile<Storage::int4>>(const DeviceProject&, int, bool, cudaStream_t);
+template cudaError_t launch_project<Tile<Storage::mxfp4>>(const DeviceProject&, int, bool, cudaStream_t);
+template cudaError_t launch_project<Tile<Storage::nvfp4>>(const DeviceProject&, int, bool, cudaStream_t);
+
+}  // namespace fourfold::cuda::sm90

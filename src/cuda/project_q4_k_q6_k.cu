@@ -1,0 +1,9 @@
+// Instances of the token's Project kernel.
+#include "cuda/sm90/project.cuh"
+
+namespace fourfold::cuda::sm90 {
+
+template cudaError_t launch_project<Tile<Storage::q4_k>>(const DeviceProject&, int, bool, cudaStream_t);
+template cudaError_t launch_project<Tile<Storage::q6_k>>(const DeviceProject&, int, bool, cudaStream_t);
+
+}  // namespace fourfold::cuda::sm90

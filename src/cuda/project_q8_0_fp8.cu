@@ -1,0 +1,9 @@
+// Instances of the token's Project kernel.
+#include "cuda/sm90/project.cuh"
+
+namespace fourfold::cuda::sm90 {
+
+template cudaError_t launch_project<Tile<Storage::q8_0>>(const DeviceProject&, int, bool, cudaStream_t);
+template cudaError_t launch_project<Tile<Storage::fp8>>(const DeviceProject&, int, bool, cudaStream_t);
+
+}  // namespace fourfold::cuda::sm90
