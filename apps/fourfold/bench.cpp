@@ -55,12 +55,13 @@ class RandomIds {
 };
 
 // One pass of a test from its depth on, in a fork of the session that is filled so far; the seconds of each token where
-// they come one by one.
+// they come one by one. An executor that chooses ids by itself generates as it would in use, in the session itself.
 class Pass {
  public:
-  Pass(const Session& filled, RandomIds& ids) : filled_(filled), ids_(ids) {}
+  Pass(Session& filled, RandomIds& ids) : filled_(filled), ids_(ids) {}
 
   double operator()(Measured& test, bool keep) {
+    if (filled_.decodes()) return here(test, keep);
     Session session = must(filled_.fork());
     const auto prompt = ids_.next(test.prompt);
     const Stopwatch whole;
@@ -78,7 +79,21 @@ class Pass {
   }
 
  private:
-  const Session& filled_;
+  double here(Measured& test, bool keep) {
+    must(filled_.rewind(test.depth));
+    const auto prompt = ids_.next(test.prompt);
+    std::vector<int> chosen(static_cast<std::size_t>(test.generated));
+    const Stopwatch whole;
+    if (test.prompt > 0) must(filled_.eval(prompt));
+    if (test.generated > 0) must(filled_.decode(ids_.next(), chosen));
+    const double seconds = whole.seconds();
+    if (keep)
+      test.token_seconds.insert(test.token_seconds.end(), chosen.size() + (test.prompt > 0 ? 1 : 0),
+                                seconds / test.tokens());
+    return seconds;
+  }
+
+  Session& filled_;
   RandomIds& ids_;
 };
 

@@ -10,12 +10,17 @@
 namespace fourfold::cli {
 namespace {
 
-std::string take_device(const std::string& device) {
-  if (device == "cpu") return {};
-  const bool cuda = device == "cuda" || (device.starts_with("cuda:") && device.size() > 5 &&
-                                         device.find_first_not_of("0123456789", 5) == std::string::npos);
-  if (cuda) fail("--device " + device + ": this build has no CUDA executor; accepted: cpu");
-  return "'" + one_line(device) + "' is not one of cpu, cuda, cuda:N";
+bool on_device(const std::string& executor) { return executor == "graph" || executor == "stream"; }
+
+std::string take_device(const std::string& device, Everywhere& everywhere) {
+  if (device == "cpu")
+    return on_device(everywhere.executor) ? "cpu does not go with --executor " + everywhere.executor : "";
+  const std::string number = device.starts_with("cuda:") ? device.substr(5) : device == "cuda" ? "0" : "";
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), everywhere.device);
+  if (number.empty() || error != std::errc{} || end != number.data() + number.size() || everywhere.device < 0)
+    return "'" + one_line(device) + "' is not one of cpu, cuda, cuda:N";
+  if (!on_device(everywhere.executor)) everywhere.executor = "graph";
+  return {};
 }
 
 std::string take_seed(const std::string& text, std::optional<std::uint64_t>& seed) {
@@ -35,9 +40,11 @@ std::string take_seed(const std::string& text, std::optional<std::uint64_t>& see
 
 void declare_everywhere(Options& options, Everywhere& everywhere) {
   options.group("Everywhere");
-  options.taken("--device DEVICE", take_device, "where to compute: cpu (this build has no cuda)");
-  options.choice("--executor NAME", everywhere.executor, {"team", "reference", "reference-f32"},
-                 "what computes: team (fast), reference (double), reference-f32");
+  options.choice("--executor NAME", everywhere.executor, {"team", "reference", "reference-f32", "graph", "stream"},
+                 "what computes: team (fast), reference (double), reference-f32; on a GPU graph, stream");
+  options.taken(
+      "--device DEVICE", [&everywhere](const std::string& text) { return take_device(text, everywhere); },
+      "where to compute: cpu, cuda or cuda:N (then --executor graph)");
   options.integer("-t,--threads N", everywhere.threads, 1, 4096, "threads; default: the physical cores at hand");
   options.flag("--json", everywhere.json, "print JSON");
   options.group("Options");
@@ -55,7 +62,7 @@ void declare_computing(Options& options, Computing& computing) {
 }
 
 void declare_cache(Options& options, Computing& computing) {
-  options.choice("--cache,--cache-type-k TYPE", computing.cache, {"f32", "f16", "bf16", "q8_0"},
+  options.choice("--cache,--cache-type-k TYPE", computing.cache, {"f32", "f16", "bf16", "fp8", "q8_0"},
                  "storage of keys and values; default f16");
   options.flag("--f32", computing.f32, "float32 activations, and caches unless --cache says otherwise");
 }
@@ -64,6 +71,7 @@ SessionOptions session_options(const Everywhere& everywhere, const Computing& co
   SessionOptions options;
   options.context = computing.context;
   options.executor = everywhere.executor;
+  options.device = everywhere.device;
   options.threads = everywhere.threads;
   options.f32 = computing.f32;
   if (!computing.cache.empty()) options.cache = storage_from_name(computing.cache);

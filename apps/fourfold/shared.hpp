@@ -11,6 +11,7 @@ namespace fourfold::cli {
 // Accepted by every verb, used by those that compute.
 struct Everywhere {
   std::string executor = "team";
+  int device = 0;   // of the executors that compute on one
   int threads = 0;  // 0: the physical cores this process may use
   bool json = false;
 };

@@ -33,10 +33,11 @@ class Tokenizer;
 
 struct SessionOptions {
   int context = 0;                         // positions; 0: what the model was made for, at most 8192
-  std::string executor = "team";           // team, reference (double) or reference-f32
+  std::string executor = "team";           // team, reference (double) or reference-f32; with CUDA: graph, stream
+  int device = 0;                          // which one, of those executors that compute on one
   int threads = 0;                         // 0: the physical cores this process may use
   bool f32 = false;                        // float32 activations and, unless `cache` says otherwise, caches
-  std::optional<Storage> cache{};          // keys and values: f32, f16 (the default), bf16 or q8_0
+  std::optional<Storage> cache{};          // keys and values: f32, f16 (the default), bf16, fp8 or q8_0
   int batch = 512;                         // most tokens evaluated at once
   int page = 64;                           // positions of a page of the caches: 1, 2, 4 .. 256; less than 64 is slower
   bool debug = false;                      // every Value stays readable (for check)
@@ -113,6 +114,12 @@ class FOURFOLD_API Session {
   // context; nothing is evaluated then, and the message says both lengths. cancelled: stopped between batches.
   status eval(std::span<const int> ids, int wanted = 1, const std::atomic<bool>* cancel = nullptr);
   std::span<const float> logits(int i = 0) const;  // [vocab] of wanted row i of the last eval
+
+  // Where the executor chooses ids by itself, without the host in between: evaluates `id`, chooses the next one, and so
+  // on until `out` is full; the last one is chosen but not evaluated. temperature 0: the best; else drawn from
+  // softmax(logits / temperature). Errors as for eval; unsupported where decodes() is false.
+  bool decodes() const;
+  status decode(int id, std::span<int> out, float temperature = 0, std::uint64_t seed = 0);
 
   // Forgets all but the first `position` ids. Back to the start of the last batch this costs little; what windows gave
   // back and running states went through before that is evaluated again. unsupported: filled positions would be.

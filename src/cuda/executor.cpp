@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <istream>
-#include <ostream>
 
 #include "program/visit.hpp"
 
@@ -47,7 +45,7 @@ CudaExecutor::~CudaExecutor() {
   static_cast<void>(cudaStreamDestroy(stream_));
 }
 
-void CudaExecutor::note(cudaError_t error, const char* doing) {
+void CudaExecutor::note(cudaError_t error, const char* doing) const {
   if (error != cudaSuccess && health_.ok()) health_ = checked(error, doing);
 }
 
@@ -102,7 +100,7 @@ void CudaExecutor::set_state(int slot, TokenState state) {
   note(cudaMemcpyAsync(memory_.token(), &staged, sizeof staged, cudaMemcpyHostToDevice, stream_), "setting a token");
 }
 
-void CudaExecutor::forward(std::span<const int> ids, int position, int wanted, float* logits) {
+status CudaExecutor::forward(std::span<const int> ids, int position, int wanted, float* logits) {
   note(cudaSetDevice(model_->device.index), "opening the device");
   const auto vocab = static_cast<std::size_t>(model_->program.vocab);
   const int count = static_cast<int>(ids.size());
@@ -121,9 +119,10 @@ void CudaExecutor::forward(std::span<const int> ids, int position, int wanted, f
     if (options_.debug) keep_values(static_cast<std::size_t>(t));
   }
   note(cudaStreamSynchronize(stream_), "running a token");
+  return health_;
 }
 
-void CudaExecutor::decode(int id, int position, float temperature, std::uint64_t seed, std::span<int> ids) {
+status CudaExecutor::decode(int id, int position, float temperature, std::uint64_t seed, std::span<int> ids) {
   note(cudaSetDevice(model_->device.index), "opening the device");
   const float inverse = temperature > 0 ? 1 / temperature : 0;
   if (sampling_.inverse_temperature != inverse || sampling_.seed != seed) {
@@ -141,41 +140,65 @@ void CudaExecutor::decode(int id, int position, float temperature, std::uint64_t
     std::copy_n(ids_.as<int>(), n, ids.begin() + static_cast<std::ptrdiff_t>(done));
     done += n;
   }
+  return health_;
 }
 
 // ---- Caches and Values
 // -------------------------------------------------------------------------------------------------
 
-// f(device bytes, size) for each stretch that holds the first `positions` positions.
+result<std::unique_ptr<Executor>> CudaExecutor::fork() const {
+  std::unique_ptr<CudaExecutor> copy(new CudaExecutor(model_, options_));
+  FOURFOLD_TRY(copy->prepare());
+  for (std::size_t c = 0; c < memory_.caches.size(); ++c)
+    FOURFOLD_TRY(checked(cudaMemcpy(copy->memory_.caches[c].data(), memory_.caches[c].data(), memory_.caches[c].bytes(),
+                                    cudaMemcpyDeviceToDevice),
+                         "copying the cache"));
+  return std::unique_ptr<Executor>(std::move(copy));
+}
+
+std::string_view CudaExecutor::row_format() const {
+  return memory_.type == KvType::bf16 ? "bf16" : memory_.type == KvType::f16 ? "f16" : "fp8";
+}
+
+std::size_t CudaExecutor::row_bytes(int cache) const {
+  const CacheLayout& layout = memory_.layouts[static_cast<std::size_t>(cache)];
+  return static_cast<std::size_t>(2 * layout.kv_heads * layout.head_dim * layout.element_bytes);
+}
+
+// f(element in a leaf's copy, byte of the rows) for each element of the rows, leaf by leaf; with `write`, the leaves go
+// back to the device.
 template <class F>
-void CudaExecutor::each_used_leaf(int positions, F f) const {
-  for (std::size_t c = 0; c < memory_.caches.size(); ++c) {
-    const CacheLayout& layout = memory_.layouts[c];
-    const auto used = static_cast<std::size_t>((positions + kLeafKeys - 1) / kLeafKeys) *
-                      static_cast<std::size_t>(layout.leaf_bytes());
-    for (int head = 0; head < layout.kv_heads; ++head)
-      f(memory_.caches[c].data() + layout.leaf(head, 0, Part::key), used);
-  }
+void CudaExecutor::each_row(int cache, int first, int count, bool write, F f) const {
+  const auto c = static_cast<std::size_t>(cache);
+  const CacheLayout& layout = memory_.layouts[c];
+  std::vector<std::byte> host(static_cast<std::size_t>(layout.leaf_bytes()));
+  for (int head = 0; head < layout.kv_heads; ++head)
+    for (int leaf = first / kLeafKeys; leaf * kLeafKeys < first + count; ++leaf) {
+      const std::int64_t start = layout.leaf(head, leaf, Part::key);
+      std::byte* device = memory_.caches[c].data() + start;
+      note(cudaMemcpy(host.data(), device, host.size(), cudaMemcpyDeviceToHost), "reading the cache");
+      const int begin = std::max(first, leaf * kLeafKeys), end = std::min(first + count, (leaf + 1) * kLeafKeys);
+      for (int position = begin; position < end; ++position)
+        for (const Part part : {Part::key, Part::value})
+          for (int i = 0; i < layout.head_dim; ++i) {
+            const int at = (2 * head + (part == Part::value ? 1 : 0)) * layout.head_dim + i;
+            f(host.data() + (layout.place(head, position, part, i) - start),
+              static_cast<std::size_t>(position - first) * row_bytes(cache) +
+                  static_cast<std::size_t>(at * layout.element_bytes));
+          }
+      if (write) note(cudaMemcpy(device, host.data(), host.size(), cudaMemcpyHostToDevice), "writing the cache");
+    }
 }
 
-void CudaExecutor::save_cache(std::ostream& out, int positions) const {
-  std::vector<char> host;
-  each_used_leaf(positions, [&](const std::byte* from, std::size_t size) {
-    host.resize(size);
-    if (cudaMemcpy(host.data(), from, size, cudaMemcpyDeviceToHost) != cudaSuccess) out.setstate(std::ios::failbit);
-    out.write(host.data(), static_cast<std::streamsize>(size));
-  });
+void CudaExecutor::read_rows(int cache, int first, int count, std::byte* out) const {
+  const auto size = static_cast<std::size_t>(memory_.layouts[static_cast<std::size_t>(cache)].element_bytes);
+  each_row(cache, first, count, false,
+           [&](const std::byte* element, std::size_t at) { std::memcpy(out + at, element, size); });
 }
 
-status CudaExecutor::load_cache(std::istream& in, int positions) {
-  std::vector<char> host;
-  each_used_leaf(positions, [&](std::byte* to, std::size_t size) {
-    host.resize(size);
-    if (in.read(host.data(), static_cast<std::streamsize>(size)))
-      note(cudaMemcpy(to, host.data(), size, cudaMemcpyHostToDevice), "restoring the cache");
-  });
-  if (!health_.ok()) return health_;
-  return in.good() ? status{} : status{Code::malformed, "the saved cache ends early"};
+void CudaExecutor::write_rows(int cache, int first, int count, const std::byte* in) {
+  const auto size = static_cast<std::size_t>(memory_.layouts[static_cast<std::size_t>(cache)].element_bytes);
+  each_row(cache, first, count, true, [&](std::byte* element, std::size_t at) { std::memcpy(element, in + at, size); });
 }
 
 std::size_t CudaExecutor::cache_bytes() const {
@@ -184,12 +207,13 @@ std::size_t CudaExecutor::cache_bytes() const {
   return sum;
 }
 
-void CudaExecutor::randomize_cache(int positions, std::uint64_t seed) {
+status CudaExecutor::randomize_cache(int positions, std::uint64_t seed) {
   for (std::size_t c = 0; c < memory_.caches.size(); ++c)
     note(fill_cache(memory_.layouts[c], memory_.type, memory_.caches[c].data(), positions, RandomBytes::mix(seed + c),
                     stream_),
          "filling the cache");
   note(cudaStreamSynchronize(stream_), "filling the cache");
+  return health_;
 }
 
 void CudaExecutor::keep_values(std::size_t token) {

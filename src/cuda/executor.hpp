@@ -22,16 +22,21 @@ class CudaExecutor : public Executor {
   static result<std::unique_ptr<Executor>> make(std::shared_ptr<const CudaModel> model, const PlanOptions& options);
   ~CudaExecutor() override;
 
-  void forward(std::span<const int> ids, int position, int wanted, float* logits) override;
+  status forward(std::span<const int> ids, int position, int wanted, float* logits) override;
   bool decodes() const override { return true; }
-  void decode(int id, int position, float temperature, std::uint64_t seed, std::span<int> ids) override;
-  status health() const override { return health_; }
-  void save_cache(std::ostream& out, int positions) const override;
-  status load_cache(std::istream& in, int positions) override;
+  status decode(int id, int position, float temperature, std::uint64_t seed, std::span<int> ids) override;
+
+  int rewind(int position) override { return position; }
+  result<std::unique_ptr<Executor>> fork() const override;
   std::size_t cache_bytes() const override;
   void read_states(std::span<float>) const override {}
   void write_states(std::span<const float>) override {}
-  void randomize_cache(int positions, std::uint64_t seed) override;
+  std::string_view row_format() const override;
+  std::size_t row_bytes(int cache) const override;
+  void read_rows(int cache, int first, int count, std::byte* out) const override;
+  status jump(int) override { return {}; }
+  void write_rows(int cache, int first, int count, const std::byte* in) override;
+  status randomize_cache(int positions, std::uint64_t seed) override;
   const float* value(Value v) const override;
   void cached(int cache, int position, int head, float* key, float* value) const override;
 
@@ -42,19 +47,19 @@ class CudaExecutor : public Executor {
 
   CudaExecutor(std::shared_ptr<const CudaModel> model, const PlanOptions& options);
   status prepare();
-  void note(cudaError_t error, const char* doing);
+  void note(cudaError_t error, const char* doing) const;
   void run_token(End end);
   cudaError_t launch_token(End end, bool programmatic);
   cudaError_t capture(End end, cudaGraphExec_t& graph);
   void set_state(int slot, TokenState state);
   void keep_values(std::size_t token);
   template <class F>
-  void each_used_leaf(int positions, F f) const;
+  void each_row(int cache, int first, int count, bool write, F f) const;
 
   std::shared_ptr<const CudaModel> model_;
   PlanOptions options_;
   bool graph_;
-  status health_;
+  mutable status health_;  // not ok once the device has failed
   SequenceMemory memory_;
   DevicePlan plan_;
   Sampling sampling_;

@@ -23,6 +23,11 @@ std::optional<KvType> kv_type(Storage cache) {
   }
 }
 
+// A Program's steps that the kernels know.
+bool is_plain(const Attend& s) {
+  return !s.gate.valid() && !s.latent && !s.top_keys && !static_cast<bool>(s.walk) && !static_cast<bool>(s.score);
+}
+
 struct Requirements {
   std::string unmet{};
   void require(bool met, const std::string& line) {
@@ -42,6 +47,13 @@ void check_project(const Program& program, const Project& s, Requirements& all) 
       all.require(program.tensor(dot.weight).storage == Storage::fp8,
                   "project: scales of 128 x 128 blocks with storage " +
                       std::string(info(program.tensor(dot.weight).storage).name) + "; accepted: fp8");
+  const bool known = std::holds_alternative<Store>(s.epilogue) || std::holds_alternative<AddTo>(s.epilogue) ||
+                     std::holds_alternative<Gated>(s.epilogue) || std::holds_alternative<Append>(s.epilogue);
+  const auto* append = std::get_if<Append>(&s.epilogue);
+  all.require(known && (append == nullptr || !append->gate.valid()),
+              "project: latent attention and gated queries have no kernels on the device");
+  for (const auto& norm : {s.norm, s.add ? std::optional(s.add->norm) : std::nullopt})
+    all.require(!norm || !norm->bias.valid(), "project: LayerNorm has no kernels on the device");
   if (const auto* gated = std::get_if<Gated>(&s.epilogue))
     all.require(s.dots.size() == 2 && program.tensor(s.dots[1].weight).rows == program.width(gated->out),
                 "project: a gate needs two dots of equal rows");
@@ -52,7 +64,8 @@ std::vector<float2> turns_of(const RopeSpec& rope, int positions) {
   turns.reserve(static_cast<std::size_t>(positions) * rope.inverse_frequency.size());
   for (int p = 0; p < positions; ++p)
     for (const double frequency : rope.inverse_frequency)
-      turns.push_back({static_cast<float>(std::cos(p * frequency)), static_cast<float>(std::sin(p * frequency))});
+      turns.push_back({static_cast<float>(rope.scale * std::cos(p * frequency)),
+                       static_cast<float>(rope.scale * std::sin(p * frequency))});
   return turns;
 }
 
@@ -86,6 +99,7 @@ struct Resolver {
     attention.heads = s.heads;
     attention.tokens = 1;
     attention.position = &memory.token()->position;
+    attention.sinks = weights.vector(s.sinks);
     attention.scratch = memory.scratch.data();
     plan.steps.push_back(DeviceAttend{attention, {program.caches[cache].window, s.scale, s.soft_cap}});
   }
@@ -109,7 +123,7 @@ struct Resolver {
                               p.activation = e.activation;
                               p.out = at(e.out);
                             },
-                            [&](const Append& e) { append(s, e, run, p); }},
+                            [&](const Append& e) { append(s, e, run, p); }, [](const auto&) {}},
                  s.epilogue);
       if (s.last_only)
         plan.head = p;
@@ -166,6 +180,7 @@ struct Resolver {
       const RopeSpec& rope = program.ropes[static_cast<std::size_t>(e.rope)];
       h.turns = memory.turns[static_cast<std::size_t>(e.rope)].as<float2>();
       h.rope_dims = rope.dims;
+      h.rope_skip = rope.skip;
       h.interleaved = rope.interleaved;
     }
     h.heads = e.heads;
@@ -185,15 +200,23 @@ status check_program(const Program& program, const PlanOptions& options, const c
   all.require(kv_type(options.cache).has_value(),
               "cache: storage " + std::string(info(options.cache).name) + " is not in {bf16, f16, fp8}");
   for (const CacheSpec& kv : program.caches)
+    all.require((kv.value_dim == 0 || kv.value_dim == kv.head_dim) && !kv.keys_only,
+                "attend: latent caches have no kernels on the device");
+  for (const CacheSpec& kv : program.caches)
     all.require(kv.head_dim <= kMostHeadDim,
                 "attend: head dimension " + std::to_string(kv.head_dim) + " is above " + std::to_string(kMostHeadDim));
   for (const Step& step : program.steps)
-    std::visit(
-        Overloaded{[](const Embed&) {}, [](const Attend&) {}, [&](const Project& s) { check_project(program, s, all); },
-                   [&](const auto&) {
-                     all.require(false, step.name + ": scans and routed experts have no kernels on the device");
-                   }},
-        step.op);
+    std::visit(Overloaded{[](const Embed&) {},
+                          [&](const Attend& s) {
+                            all.require(is_plain(s),
+                                        "attend: gates, latents, top keys and walks or scores of other types "
+                                        "have no kernels on the device");
+                          },
+                          [&](const Project& s) { check_project(program, s, all); },
+                          [&](const auto&) {
+                            all.require(false, step.name + ": scans and routed experts have no kernels on the device");
+                          }},
+               step.op);
   if (all.unmet.empty()) return {};
   return {Code::unsupported, "plan: cannot run this Program on `" + std::string(executor) + "`" + all.unmet};
 }

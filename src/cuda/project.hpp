@@ -35,7 +35,8 @@ struct DeviceHeads {
   unsigned* arrived = nullptr;  // [heads + 2 kv_heads]: rows that are known; zeros between launches
   DeviceNorm query_norm{}, key_norm{};
   const float2* turns = nullptr;  // cos, sin [position][rope_dims / 2]; null: none
-  int rope_dims = 0;
+  int rope_dims = 0;              // behind the first rope_skip
+  int rope_skip = 0;
   bool interleaved = false;
   int heads = 0;
   float* query = nullptr;      // [heads, head_dim]

@@ -256,8 +256,9 @@ result<std::vector<StepCheck>> check_against_reference(const Model& model, Sessi
   options.batch = static_cast<int>(ids.size());
   auto session = model.session(options);
   if (!session.ok()) return session.error();
-  const bool team = options.executor == "team";
-  Checker checker(model.program(), *weights, *session, {team && !options.f32, team ? session->cache() : Storage::f32});
+  const bool team = options.executor == "team", reference = options.executor.starts_with("reference");
+  Checker checker(model.program(), *weights, *session,
+                  {team && !options.f32, reference ? Storage::f32 : session->cache()});
   std::vector<StepCheck> checks;
   for (const auto part : {ids.first(ids.size() - 1), ids.last(1)}) {
     checker.remember_states();

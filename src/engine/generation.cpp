@@ -39,9 +39,19 @@ struct FOURFOLD_LOCAL Generation::State {
   std::string pending{};  // text held back because a stop string may begin in it
   Finish finish = Finish::running;
   status error{};
+  int start = 0, reached = -1;  // positions: behind the prompt, and behind what was evaluated ahead
+  std::vector<int> ahead{};     // ids that the executor chose by itself
+  std::size_t taken = 0;        // of them
 
   void end(Finish why) {
-    if (finish == Finish::running) finish = why;
+    if (finish != Finish::running) return;
+    finish = why;
+    forget_ahead();
+  }
+  // What was evaluated beyond the ids that were taken, unless the session has moved on since.
+  void forget_ahead() {
+    const int whole = start + static_cast<int>(ids.size());
+    if (session.position() == reached && reached > whole) static_cast<void>(session.rewind(whole));
   }
   void fail(status s) {
     end(s.code() == Code::cancelled ? Finish::cancelled : Finish::error);
@@ -57,6 +67,8 @@ struct FOURFOLD_LOCAL Generation::State {
   }
   std::string release(bool at_end);
   std::optional<int> step();
+  std::optional<int> choose();
+  bool executor_chooses() const;
 };
 
 // Moves text out of `pending`: all of it, or what precedes a stop string or the beginning of one.
@@ -81,18 +93,43 @@ std::string Generation::State::release(bool at_end) {
   return out;
 }
 
-// Samples from the session's logits and evaluates the id where another is to follow.
+// The executor's own choice is the sampler's: the best token, or one drawn without filters and penalties.
+bool Generation::State::executor_chooses() const {
+  const SamplingOptions& o = options.sampling;
+  const bool penalties =
+      o.repeat_last_n != 0 && (o.repeat_penalty != 1 || o.frequency_penalty != 0 || o.presence_penalty != 0);
+  return session.decodes() && o.temperature <= 0 && !penalties;
+}
+
+// The next id, from the last logits, or from those that the executor chose ahead.
+std::optional<int> Generation::State::choose() {
+  constexpr int kAhead = 16;
+  if (taken < ahead.size()) return ahead[taken++];
+  if (ids.empty()) return sampler.sample(session.logits());
+  if (session.position() == session.context()) return end(Finish::context), std::nullopt;
+  if (!executor_chooses()) {
+    if (status s = session.eval({&ids.back(), 1}); !s.ok()) return fail(std::move(s)), std::nullopt;
+    return sampler.sample(session.logits());
+  }
+  int n = std::min(kAhead, session.context() - session.position());
+  if (options.max_tokens >= 0) n = std::min(n, options.max_tokens - static_cast<int>(ids.size()));
+  ahead.assign(static_cast<std::size_t>(n), 0);
+  taken = 0;
+  if (status s = session.decode(ids.back(), ahead); !s.ok()) return fail(std::move(s)), std::nullopt;
+  reached = session.position();
+  return ahead[taken++];
+}
+
+// Chooses one more id, unless the generation ends; what was evaluated beyond its end is forgotten.
 std::optional<int> Generation::State::step() {
   const auto& cancel = options.cancel;
   if (finish != Finish::running) return {};
   if (cancel && cancel->load()) return end(Finish::cancelled), std::nullopt;
   if (options.max_tokens >= 0 && static_cast<int>(ids.size()) >= options.max_tokens)
     return end(Finish::length), std::nullopt;
-  if (!ids.empty()) {  // the last id's logits are still to come
-    if (session.position() == session.context()) return end(Finish::context), std::nullopt;
-    if (status s = session.eval({&ids.back(), 1}); !s.ok()) return fail(std::move(s)), std::nullopt;
-  }
-  const int id = sampler.sample(session.logits());
+  const auto chosen = choose();
+  if (!chosen) return {};
+  const int id = *chosen;
   if (is_end(id)) return end(Finish::eos), std::nullopt;
   sampler.accept(id);
   ids.push_back(id);
@@ -115,7 +152,9 @@ std::optional<std::string_view> Generation::next() {
 Generation::Generation(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Generation::Generation(Generation&&) noexcept = default;
 Generation& Generation::operator=(Generation&&) noexcept = default;
-Generation::~Generation() = default;
+Generation::~Generation() {
+  if (state_) state_->forget_ahead();
+}
 std::span<const int> Generation::ids() const { return state_->ids; }
 Finish Generation::finish() const { return state_->finish; }
 const status& Generation::error() const { return state_->error; }
@@ -132,6 +171,7 @@ Generation Session::generate(std::span<const int> prompt, const GenerateOptions&
     if (status s = eval(prompt, 1, options.cancel); !s.ok()) state->fail(std::move(s));
     for (int id : prompt) state->sampler.accept(id);
   }
+  state->start = position();
   return Generation{std::move(state)};
 }
 

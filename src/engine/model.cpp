@@ -1,6 +1,9 @@
 #include <utility>
 
 #include "cpu/team/team.hpp"
+#ifdef FOURFOLD_CUDA
+#include "cuda/backend.hpp"
+#endif
 #include "engine/checkpoint_bytes.hpp"
 #include "engine/model_state.hpp"
 #include "models/random_weights.hpp"
@@ -10,21 +13,34 @@
 namespace fourfold {
 namespace {
 
+// These share a backend: the weights on the device.
+bool is_cuda(const std::string& executor) { return executor == "graph" || executor == "stream"; }
+
 result<std::unique_ptr<Backend>> make_backend(const Program& program, const WeightBytes& bytes,
                                               const SessionOptions& options) {
-  const BackendOptions how{options.threads, options.f32, options.progress};
+  const BackendOptions how{options.device, options.threads, options.f32, options.progress};
   if (options.executor == "team") return make_team(program, bytes, how);
   if (options.executor == "reference") return make_reference(program, bytes, how, true);
   if (options.executor == "reference-f32") return make_reference(program, bytes, how, false);
-  return status{Code::invalid_argument,
-                "executor '" + options.executor + "' is not known; accepted: team, reference, reference-f32"};
+  if (is_cuda(options.executor)) {
+#ifdef FOURFOLD_CUDA
+    return make_cuda(program, bytes, how);
+#else
+    return status{Code::unsupported, "executor '" + options.executor +
+                                         "' needs a build with CUDA; this one has team, reference, reference-f32"};
+#endif
+  }
+  return status{Code::invalid_argument, "executor '" + options.executor +
+                                            "' is not known; accepted: team, reference, reference-f32, graph, stream"};
 }
 
 }  // namespace
 
 result<std::shared_ptr<Backend>> Model::State::backend(const SessionOptions& options) {
   const std::lock_guard lock(guard_);
-  const std::string key = options.executor + "/" + std::to_string(options.threads) + (options.f32 ? "/f32" : "");
+  const std::string key = is_cuda(options.executor)
+                              ? "cuda/" + std::to_string(options.device)
+                              : options.executor + "/" + std::to_string(options.threads) + (options.f32 ? "/f32" : "");
   if (auto made = backends_[key].lock()) return made;
   auto fresh = make_backend(spec.program, *bytes, options);
   if (!fresh.ok()) return fresh.error();

@@ -35,8 +35,9 @@ result<std::unique_ptr<Session::State>> Session::State::make(const Model& model,
   auto state = std::make_unique<State>(State{model, std::move(backend), &weights, options, {}, {}, {}, {}, 0});
   if (options.context == 0) state->options.context = std::min(program.context, kDefaultContext);
   if (!options.cache) state->options.cache = options.f32 ? Storage::f32 : Storage::f16;
-  state->plan = {state->options.context, std::min(options.batch, state->options.context), *state->options.cache,
-                 options.debug, options.page};
+  state->plan = {state->options.context, std::min(options.batch, state->options.context),
+                 *state->options.cache,  options.debug,
+                 options.page,           options.executor};
   auto executor = state->backend->plan(state->plan);
   if (!executor.ok()) return executor.error();
   state->executor = std::move(executor).value();
@@ -106,6 +107,24 @@ status Session::State::advance(std::span<const int> more, int wanted, float* out
     ids.insert(ids.end(), batch.begin(), batch.end());
     done += n;
   }
+  return {};
+}
+
+bool Session::decodes() const { return state_->executor->decodes(); }
+
+status Session::decode(int id, std::span<int> out, float temperature, std::uint64_t seed) {
+  State& s = *state_;
+  if (!decodes()) return {Code::unsupported, "executor " + s.backend->name() + " does not choose ids by itself"};
+  if (out.empty()) return {};
+  if (id < 0 || id >= s.model.vocab())
+    return {Code::invalid_argument, "token id " + std::to_string(id) + " is outside the vocabulary"};
+  if (out.size() > static_cast<std::size_t>(s.options.context - position()))
+    return {Code::resource, std::to_string(out.size()) + " tokens do not fit: the context holds " +
+                                std::to_string(s.options.context) + ", of which " + std::to_string(position()) +
+                                " are taken"};
+  FOURFOLD_TRY(s.executor->decode(id, position(), temperature, seed, out));
+  s.ids.push_back(id);
+  s.ids.insert(s.ids.end(), out.begin(), out.end() - 1);
   return {};
 }
 

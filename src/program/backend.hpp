@@ -29,9 +29,9 @@ struct PlanOptions {
   int context = 0;               // positions the caches hold
   int batch = 512;               // most tokens of one forward
   Storage cache = Storage::f16;  // keys and values: f32, f16, bf16, fp8 or q8_0
-  std::string executor{};        // of a backend that has several: stream, graph
   bool debug = false;            // every Value keeps its own place, readable with value()
   int page = 64;                 // positions of a cache page: 1, 2, 4 .. 256
+  std::string executor{};        // of a backend that has several: stream, graph
 };
 
 class Executor {

@@ -45,10 +45,10 @@ __device__ __forceinline__ float turned(const DeviceHeads& h, const float* raw, 
     const float x = __ldcg(raw + k) * factor;
     return norm.weight == nullptr ? x : x * norm.weight[k];
   };
-  if (h.turns == nullptr || i >= h.rope_dims) return normed(i);
-  const int half = h.rope_dims / 2;
-  const int pair = h.interleaved ? i / 2 : i % half;
-  const int first = h.interleaved ? 2 * pair : pair, second = h.interleaved ? first + 1 : pair + half;
+  const int at = i - h.rope_skip, half = h.rope_dims / 2;
+  if (h.turns == nullptr || at < 0 || at >= h.rope_dims) return normed(i);
+  const int pair = h.interleaved ? at / 2 : at % half;
+  const int first = h.rope_skip + (h.interleaved ? 2 * pair : pair), second = first + (h.interleaved ? 1 : half);
   const float2 turn = h.turns[static_cast<std::int64_t>(position) * half + pair];
   const float a = normed(first), b = normed(second);
   return i == first ? a * turn.x - b * turn.y : a * turn.y + b * turn.x;
