@@ -49,8 +49,7 @@ void CudaExecutor::note(cudaError_t error, const char* doing) const {
   if (error != cudaSuccess && health_.ok()) health_ = checked(error, doing);
 }
 
-// ---- A token
-// -----------------------------------------------------------------------------------------------------------
+// ---- A token --------------------------------------------------------------------------------------------------------
 
 cudaError_t CudaExecutor::launch_token(End end, bool programmatic) {
   const int sms = model_->device.multiprocessors;
@@ -143,8 +142,7 @@ status CudaExecutor::decode(int id, int position, float temperature, std::uint64
   return health_;
 }
 
-// ---- Caches and Values
-// -------------------------------------------------------------------------------------------------
+// ---- Caches and Values ----------------------------------------------------------------------------------------------
 
 result<std::unique_ptr<Executor>> CudaExecutor::fork() const {
   std::unique_ptr<CudaExecutor> copy(new CudaExecutor(model_, options_));

@@ -13,8 +13,7 @@
 
 namespace fourfold::cuda::sm90 {
 
-// ---- Codes
-// -----------------------------------------------------------------------------------------------------------
+// ---- Codes ----------------------------------------------------------------------------------------------------------
 
 // Vector v of a plane, as this lane reads it.
 template <class Memory, class Plane>
@@ -136,8 +135,7 @@ __device__ __forceinline__ void accumulate_strip(float (&acc)[4], const S& strip
 
 }  // namespace detail
 
-// ---- Storages
-// --------------------------------------------------------------------------------------------------------
+// ---- Storages -------------------------------------------------------------------------------------------------------
 
 template <>
 struct Strip<Tile<Storage::bf16>> : detail::Codes<Tile<Storage::bf16>> {
