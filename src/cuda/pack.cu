@@ -32,13 +32,10 @@ __global__ void pack_tiles(const PackRows p, std::int64_t row_bytes) {
 }
 
 __global__ void random_blocks(const RandomBytes random, std::uint64_t first, std::uint64_t count, std::uint8_t* out) {
-  const int size = info(random.storage).block_bytes;
+  const int size = random.size().bytes;
   const std::uint64_t step = std::uint64_t{gridDim.x} * blockDim.x;
-  for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
-    std::uint8_t block[256];
-    random.block(first + i, block);
-    for (int b = 0; b < size; ++b) out[i * static_cast<std::uint64_t>(size) + b] = block[b];
-  }
+  for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step)
+    random.block(first + i, out + i * static_cast<std::uint64_t>(size));
 }
 
 }  // namespace

@@ -166,7 +166,8 @@ struct Tile<Storage::f16> : detail::PlainTile<Storage::f16, 512, 16> {
 template <class Block>
 struct DecodedTile : detail::PlainTile<Storage::f32, 256, 32> {
   static constexpr std::uint32_t code(const TileSource& s, int r, int c) {
-    return std::bit_cast<std::uint32_t>(Block::at(s.block<Block>(r, c), c % info(Block::kStorage).block_elements));
+    constexpr StorageInfo kInfo = info(Block::kStorage);
+    return std::bit_cast<std::uint32_t>(Block::at(s.block<Block>(r, c), c % kInfo.block_elements));
   }
   static constexpr float value(std::uint32_t code, const std::uint8_t*, int, int) { return std::bit_cast<float>(code); }
 };

@@ -23,12 +23,23 @@ struct RandomBytes {
     return x ^ (x >> 31);
   }
 
-  // Block `index` of the tensor, row by row: info(storage).block_bytes.
+  // Elements and bytes of a block, as info() says; device code cannot read its table.
+  struct BlockSize {
+    int elements, bytes;
+  };
+  constexpr BlockSize size() const {
+    return with_storage(storage, [](auto block) {
+      constexpr StorageInfo kInfo = info(decltype(block)::kStorage);
+      return BlockSize{kInfo.block_elements, kInfo.block_bytes};
+    });
+  }
+
+  // Block `index` of the tensor, row by row: size().bytes.
   constexpr void block(std::uint64_t index, std::uint8_t* out) const {
-    const int size = info(storage).block_bytes;
+    const auto [elements, size] = this->size();
     if (storage == Storage::fp8) {
       *out = fp8(mix(stream + index));
-    } else if (info(storage).block_elements == 1) {
+    } else if (elements == 1) {
       number(mean + deviation * 1.7320508f * uniform(mix(stream + index)), out);
     } else {
       int i = 0;

@@ -206,7 +206,7 @@ TEST(Session, OptionsOutOfRangeAreRefused) {
     EXPECT_REJECT(model.session({.page = page}), Code::invalid_argument,
                   "page " + std::to_string(page) + " is out of range; accepted: 1, 2, 4, 8 .. 256");
   EXPECT_REJECT(model.session({.threads = -2}), Code::invalid_argument, "threads -2");
-  EXPECT_REJECT(model.session({.executor = "graph"}), Code::invalid_argument, "executor 'graph' is not known");
+  EXPECT_REJECT(model.session({.executor = "abacus"}), Code::invalid_argument, "executor 'abacus' is not known");
   const auto unmet = model.session({.cache = Storage::q8_0});
   ASSERT_FALSE(unmet.ok());
   EXPECT_NE(unmet.error().message().find("q8_0 needs a head dimension that is a multiple of 32, not 16"),
