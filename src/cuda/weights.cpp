@@ -8,7 +8,7 @@ namespace fourfold::cuda {
 namespace {
 
 constexpr std::size_t kChunkBytes = std::size_t{64} << 20;  // of rows read and packed at a time
-constexpr int kBatch = 2;                                   // row groups whose tiles are neighbours
+constexpr int kBatch = 1;  // a row group's tiles are neighbours, as the persistent kernel walks them
 
 int groups_of(std::int64_t rows) { return static_cast<int>((rows + kTileRows - 1) / kTileRows); }
 

@@ -63,7 +63,8 @@ class Gemm {
     const std::uint32_t slots = shared_address(memory_);
     const int group = min(first_group_ + lane_, p_.order.groups - 1);  // rows beyond the matrix are never stored
     const std::uint8_t* strip = p_.tiles + p_.order.index(group, 0) * kTile;
-    const std::int64_t next_tile = p_.order.slices > 1 ? (p_.order.index(group, 1) - p_.order.index(group, 0)) * kTile : 0;
+    const std::int64_t next_tile =
+        p_.order.slices > 1 ? (p_.order.index(group, 1) - p_.order.index(group, 0)) * kTile : 0;
     const std::byte* tokens = p_.x.data + std::int64_t{first_token_} * 128;
     for (int panel = 0; panel < p_.x.panels(); ++panel) {
       ring.acquire();

@@ -21,6 +21,8 @@ cudaError_t launch(void (*kernel)(Parameters...), const Launch& how, cudaStream_
     return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
   };
   cudaError_t ready = set(cudaFuncAttributeMaxDynamicSharedMemorySize, how.shared_bytes);
+  // One division of L1 for all kernels: a multiprocessor has to be idle to change it.
+  if (ready == cudaSuccess) ready = set(cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   if (ready == cudaSuccess && how.cluster > 8) ready = set(cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   if (ready != cudaSuccess) return ready;
   cudaLaunchAttribute attributes[2] = {};

@@ -1,6 +1,6 @@
 // A Project of one token: bound by the memory's read rate; the ring keeps 48-96 KB per multiprocessor in flight.
 //
-// A block of threads owns neighbouring row groups. One producer thread streams their tiles through a ring of bulk
+// A block of threads owns neighbouring row groups. One producer warp streams their tiles through a ring of bulk
 // copies and starts before the kernel before this one ends; eight consumer warps then bring their strips of the
 // activation (times the norm's weight) to shared memory and walk the tiles, slice after slice for up to kGroups row
 // groups, sums in registers. A row is the sum over slices in order of each strip, then over strips in order; the norm's
@@ -20,38 +20,38 @@ namespace fourfold::cuda::sm90 {
 
 template <class T>
 struct ProjectShape {
-  static constexpr int kGroups = 8;                         // row groups walked together
-  static constexpr int kPair = T::kBytes <= 12288 ? 2 : 1;  // neighbouring tiles of a copy: at least about 16 KB
+  static constexpr int kPair = T::kBytes <= 12288 ? 2 : 1;  // tiles of a slot: at least about 16 KB
+  static constexpr int kGroups = kPair == 1 ? 14 : 8;       // row groups walked together, sums in registers
   static constexpr int kSlotBytes = kPair * T::kBytes;
   static constexpr int kConsumers = 32 * kTileStrips;
   static constexpr int kThreads = kConsumers + 32;
-  static constexpr int kMostSlots = 8;
-  static constexpr int kSharedMost = 112 * 1024;  // two blocks to a multiprocessor
+  static constexpr int kMostSlots = 12;
+  // One block to a multiprocessor, so that a kernel's blocks spread evenly while the one before it ends; `beside`: with
+  // room for a block of attention.
+  static constexpr int kSharedBeside = 120 * 1024, kSharedMost = 208 * 1024;
   static constexpr int kFixedBytes = 2 * kMostSlots * 8 + (kTileStrips * kGroups * kTileRows + 2 * kTileStrips) * 4;
 
   static int activation_bytes(int slices) { return slices * T::kColumns * 4; }
-  static int slots(int slices) {
-    const int half = slots_in(kSharedMost, slices);
-    return half >= 3 ? half : slots_in(2 * kSharedMost, slices);  // a long activation has a multiprocessor for itself
-  }
-  static int shared_bytes(int slices) { return slots(slices) * kSlotBytes + activation_bytes(slices) + kFixedBytes; }
-
- private:
-  static int slots_in(int shared, int slices) {
-    const int fit = (shared - kFixedBytes - activation_bytes(slices)) / kSlotBytes;
+  static int slots(int slices, bool beside) {
+    const int fit = ((beside ? kSharedBeside : kSharedMost) - kFixedBytes - activation_bytes(slices)) / kSlotBytes;
     return fit > kMostSlots ? kMostSlots : fit;
+  }
+  // Never so little that two blocks of one kernel fit a multiprocessor.
+  static int shared_bytes(int slices, int slots) {
+    const int needed = slots * kSlotBytes + activation_bytes(slices) + kFixedBytes;
+    return needed > kSharedBeside ? needed : kSharedBeside;
   }
 };
 
 // Slots of shared memory in use order; the phase of a barrier changes each time around.
 struct TileRing {
-  std::uint32_t barriers;  // shared address: kMostSlots full, kMostSlots empty
+  std::uint32_t barriers;  // shared address: `slots` full, `slots` empty
   int slots;
   int slot = 0;
   std::uint32_t phase = 0;
 
   __device__ Barrier full() const { return {barriers + 8 * static_cast<std::uint32_t>(slot)}; }
-  __device__ Barrier empty() const { return {barriers + 64 + 8 * static_cast<std::uint32_t>(slot)}; }
+  __device__ Barrier empty() const { return {barriers + 8 * static_cast<std::uint32_t>(slots + slot)}; }
   __device__ void next() {
     if (++slot == slots) slot = 0, phase ^= 1;
   }
@@ -68,25 +68,24 @@ __device__ __forceinline__ GroupRange own_groups(const DeviceProject& p, int uni
   return {begin, min(begin + per * unit, p.order.groups)};
 }
 
+// Lane i of the producer warp brings tile i of each slot.
 template <class T>
 __device__ __forceinline__ void produce(const DeviceProject& p, GroupRange own, std::uint8_t* slots, TileRing ring) {
   using Shape = ProjectShape<T>;
+  const int lane = static_cast<int>(threadIdx.x % 32);
   for (int first = own.begin; first < own.end; first += Shape::kGroups) {
     const int last = min(first + Shape::kGroups, own.end);
     for (int slice = 0; slice < p.order.slices; ++slice)
       for (int group = first; group < last; group += Shape::kPair) {
         const int tiles = min(Shape::kPair, last - group);
-        ring.empty().wait(ring.phase ^ 1);
-        ring.full().expect(tiles * T::kBytes);
-        const std::uint32_t to = shared_address(slots + ring.slot * Shape::kSlotBytes);
-        const std::int64_t index = p.order.index(group, slice);
-        if (tiles == 2 && p.order.index(group + 1, slice) == index + 1) {
-          copy_bulk(to, p.tiles + index * T::kBytes, 2 * T::kBytes, ring.full());
-        } else {
-          for (int i = 0; i < tiles; ++i)
-            copy_bulk(to + i * T::kBytes, p.tiles + p.order.index(group + i, slice) * T::kBytes, T::kBytes,
-                      ring.full());
+        if (lane == 0) {
+          ring.empty().wait(ring.phase ^ 1);
+          ring.full().expect(tiles * T::kBytes);
         }
+        __syncwarp();
+        if (lane < tiles)
+          copy_bulk(shared_address(slots + ring.slot * Shape::kSlotBytes + lane * T::kBytes),
+                    p.tiles + p.order.index(group + lane, slice) * T::kBytes, T::kBytes, ring.full());
         ring.next();
       }
   }
@@ -311,7 +310,7 @@ __device__ __forceinline__ void consume(const DeviceProject& p, GroupRange own, 
 }
 
 template <class T>
-__global__ void __launch_bounds__(ProjectShape<T>::kThreads, 2)
+__global__ void __launch_bounds__(ProjectShape<T>::kThreads, 1)
     project_kernel(const __grid_constant__ DeviceProject p, int slots) {
   using Shape = ProjectShape<T>;
   extern __shared__ __align__(128) std::uint8_t memory[];
@@ -322,14 +321,14 @@ __global__ void __launch_bounds__(ProjectShape<T>::kThreads, 2)
   if (threadIdx.x == 0) {
     for (int i = 0; i < slots; ++i) {
       Barrier{ring.barriers + 8 * i}.init(1);
-      Barrier{ring.barriers + 64 + 8 * i}.init(kTileStrips);
+      Barrier{ring.barriers + 8 * (slots + i)}.init(kTileStrips);
     }
     publish_barriers();
   }
   __syncthreads();
   const GroupRange own = own_groups(p, p.epilogue == DeviceEpilogue::gated || Shape::kPair == 2 ? 2 : 1);
   if (threadIdx.x >= Shape::kConsumers) {
-    if (threadIdx.x == Shape::kConsumers) produce<T>(p, own, memory, ring);
+    produce<T>(p, own, memory, ring);
     return;
   }
   consume<T>(p, own, memory, ring, activations, red);
@@ -340,9 +339,11 @@ cudaError_t launch_project(const DeviceProject& p, int multiprocessors, bool pro
   using Shape = ProjectShape<T>;
   const int unit = p.epilogue == DeviceEpilogue::gated || Shape::kPair == 2 ? 2 : 1;
   const int units = (p.order.groups + unit - 1) / unit, per = (units + multiprocessors - 1) / multiprocessors;
-  const int slots = Shape::slots(p.order.slices);
+  int slots = Shape::slots(p.order.slices, p.beside_attention);
+  if (slots < 3) slots = Shape::slots(p.order.slices, false);
   if (slots < 2) return cudaErrorInvalidValue;
-  const Launch how{dim3((units + per - 1) / per), Shape::kThreads, Shape::shared_bytes(p.order.slices), programmatic};
+  const Launch how{dim3((units + per - 1) / per), Shape::kThreads, Shape::shared_bytes(p.order.slices, slots),
+                   programmatic};
   return launch(project_kernel<T>, how, stream, p, slots);
 }
 
