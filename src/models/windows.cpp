@@ -28,7 +28,7 @@ bool read_layer_types(Keys& keys, int window, Hyper& h) {
 
 void read_qwen_windows(Keys& keys, Hyper& h) {
   const bool used = keys.flag("use_sliding_window", false);
-  const int window = keys.count("sliding_window", 1, kMaxWindow, 0);
+  const int window = keys.count("sliding_window", 0, kMaxWindow, 0);
   const int full_layers = keys.count("max_window_layers", 0, kMaxWindow, kFullLayers);
   if (read_layer_types(keys, used ? window : 0, h) || !used || full_layers >= h.layers) return;
   if (window == 0) keys.refuse("sliding_window", "absent", "a window, as use_sliding_window is true");

@@ -303,7 +303,8 @@ def ggufs():
     gguf("gguf_llama_blocks", m, "llama", {"rope.freq_base": 10000.0}, permute=True, stored=quantised(m, storage, 18))
 
 
-os.makedirs(OUT, exist_ok=True)
-folders()
-latents()
-ggufs()
+if __name__ == "__main__":
+    os.makedirs(OUT, exist_ok=True)
+    folders()
+    latents()
+    ggufs()
