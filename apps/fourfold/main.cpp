@@ -24,6 +24,7 @@ const std::vector<Verb> kVerbs = {
     {"explain", "where a token's time goes, and which limit binds", declare_explain},
     {"probe", "the ceilings of this machine, measured", declare_probe},
     {"check", "an executor against the reference, step by step", declare_check},
+    {"balance", "how evenly experts are chosen, step by step, under a balancing rule", declare_balance},
     {"doctor", "what this machine and this build can do", declare_doctor},
     {"new", "a new walk, score, gate or rule: its file, tests and benchmark", declare_new},
 };

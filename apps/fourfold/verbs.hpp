@@ -16,6 +16,7 @@ Action declare_info(Options&);
 Action declare_explain(Options&);
 Action declare_probe(Options&);
 Action declare_check(Options&);
+Action declare_balance(Options&);
 Action declare_doctor(Options&);
 Action declare_new(Options&);
 

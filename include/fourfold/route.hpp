@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <fourfold/balance.hpp>
 #include <fourfold/dispatch.hpp>
 #include <fourfold/executor.hpp>
 #include <fourfold/fold_checks.hpp>

@@ -118,12 +118,8 @@ class Checker {
     for (const Step& step : program_.steps) {
       ReferenceState<double> state = inputs(ids, start, step);
       const auto* project = std::get_if<Project>(&step.op);
-      if (project != nullptr && precision_.rounds_activations) {
-        const auto inputs = dot_inputs(*project, ids.size());
-        steps_.run(step, state, &inputs);
-      } else {
-        steps_.run(step, state);
-      }
+      const auto rounded = rounded_inputs(step, ids.size());
+      steps_.run(step, state, rounded ? &*rounded : nullptr);
       for (const Value v : uses(step).writes) compare_value(step, v, state, checks);
       if (project == nullptr) continue;
       if (const auto* append = std::get_if<Append>(&project->epilogue))
@@ -134,6 +130,8 @@ class Checker {
   }
 
  private:
+  using DotInputs = ReferenceSteps<double>::DotInputs;
+
   ReferenceState<double> inputs(std::span<const int> ids, int start, const Step& step) {
     ReferenceState<double> state;
     state.program = &program_;
@@ -166,24 +164,36 @@ class Checker {
   }
 
   // What each dot multiplies its weight with: the executor's own input, its norm's scalar aside, rounded as it rounds.
-  ReferenceSteps<double>::DotInputs dot_inputs(const Project& project, std::size_t tokens) {
-    const auto width = static_cast<std::size_t>(program_.width(project.in));
-    const float* in = executor_of(session_).value(project.in);
+  // Nothing where dots take it exactly.
+  std::optional<DotInputs> rounded_inputs(const Step& step, std::size_t tokens) {
+    if (!precision_.rounds_activations) return {};
+    if (const auto* project = std::get_if<Project>(&step.op); project != nullptr && !project->exact)
+      return dot_inputs(project->in, project->norm, project->dots, tokens);
+    if (const auto* experts = std::get_if<Experts>(&step.op)) {
+      const auto chosen = static_cast<std::size_t>(program_.width(experts->ids));
+      return dot_inputs(experts->in, experts->norm, experts->dots, experts->per_choice ? tokens * chosen : tokens);
+    }
+    return {};
+  }
+  DotInputs dot_inputs(Value value, const std::optional<NormSpec>& norm, const std::vector<Dot>& dots,
+                       std::size_t rows) {
+    const auto width = static_cast<std::size_t>(program_.tensor(dots[0].weight).cols);
+    const float* in = executor_of(session_).value(value);
     std::vector<float> weight;
-    if (project.norm) weight = weights_.vector<float>(project.norm->weight);
-    ReferenceSteps<double>::DotInputs inputs;
-    for (const Dot& dot : project.dots) {
+    if (norm) weight = weights_.vector<float>(norm->weight);
+    DotInputs inputs;
+    for (const Dot& dot : dots) {
       const auto kind = simd::kernels().rounding[simd::index(program_.tensor(dot.weight).storage)];
-      auto& rows = inputs.emplace_back(tokens * width);
-      for (std::size_t t = 0; t < tokens; ++t) {
-        const float* x = in + t * width;
+      auto& out = inputs.emplace_back(rows * width);
+      for (std::size_t r = 0; r < rows; ++r) {
+        const float* x = in + r * width;
         double scale = 1;
-        if (project.norm) {
+        if (norm) {
           const double squares = std::inner_product(x, x + width, x, 0.0);
-          scale = static_cast<double>(project.norm->scale) /
-                  std::sqrt(squares / static_cast<double>(width) + static_cast<double>(project.norm->eps));
+          scale = static_cast<double>(norm->scale) /
+                  std::sqrt(squares / static_cast<double>(width) + static_cast<double>(norm->eps));
         }
-        rounded(kind, x, project.norm ? weight.data() : nullptr, width, scale, rows.data() + t * width);
+        rounded(kind, x, norm ? weight.data() : nullptr, width, scale, out.data() + r * width);
       }
     }
     return inputs;

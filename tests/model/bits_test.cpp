@@ -28,9 +28,10 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const char* model :
-       {"llama", "qwen2", "qwen3", "gemma3", "variants/gguf_llama_blocks.gguf", "variants/gguf_gemma3_pattern.gguf"})
+       {"llama", "qwen2", "qwen3", "gemma3", "variants/gguf_llama_blocks.gguf", "variants/gguf_gemma3_pattern.gguf",
+        "variants/glm4_moe_groups", "variants/qwen2_moe", "variants/gpt_oss_mxfp4"})
     for (Storage cache : {Storage::f32, Storage::f16, Storage::bf16, Storage::q8_0}) {
-      const bool blocks = std::string_view(model).starts_with("variants/");  // heads of 32, as q8_0 needs
+      const bool blocks = std::string_view(model).starts_with("variants/gguf");  // heads of 32, as q8_0 needs
       if (cache == Storage::q8_0 && !blocks) continue;
       all.push_back({model, cache, false});
       if (cache == Storage::f32) all.push_back({model, cache, true});

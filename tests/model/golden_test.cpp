@@ -37,7 +37,7 @@ double relative_rms(std::span<const float> got, std::span<const float> expected)
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const char* name : {"llama", "qwen2", "qwen3", "gemma3"}) {
+  for (const char* name : {"llama", "qwen2", "qwen3", "gemma3", "qwen3_moe"}) {
     const std::string folder = test::kModels + name + "/";
     std::ifstream in(folder + "golden.json");
     const auto fair = nlohmann::json::parse(in).at("fair_bf16_tol");
@@ -45,11 +45,34 @@ std::vector<Case> cases() {
       all.push_back({name, std::string(name) + "/golden.safetensors", "prompt" + std::to_string(p) + ".", fair[p], 0});
   }
   all.push_back({"llama.f16.gguf", "llama/golden.safetensors", "prompt0.", kDefault, 1e-2});
-  for (const char* name :
-       {"llama_bias_linear", "llama_llama3", "qwen2_window", "qwen2_list", "qwen3_window_bias", "gemma3_list_cap",
-        "gemma3_wrapped", "gemma3_wrapped_older", "gguf_llama_freqs.gguf", "gguf_llama_linear.gguf",
-        "gguf_llama_blocks.gguf", "gguf_qwen2.gguf", "gguf_qwen3.gguf", "gguf_gemma3_bare.gguf",
-        "gguf_gemma3_pattern.gguf", "deepseek_v2_plain", "deepseek_v3_yarn", "deepseek_v3_halves", "deepseek_v32"}) {
+  for (const char* name : {"llama_bias_linear",
+                           "llama_llama3",
+                           "qwen2_window",
+                           "qwen2_list",
+                           "qwen3_window_bias",
+                           "gemma3_list_cap",
+                           "gemma3_wrapped",
+                           "gemma3_wrapped_older",
+                           "gguf_llama_freqs.gguf",
+                           "gguf_llama_linear.gguf",
+                           "gguf_llama_blocks.gguf",
+                           "gguf_qwen2.gguf",
+                           "gguf_qwen3.gguf",
+                           "gguf_gemma3_bare.gguf",
+                           "gguf_gemma3_pattern.gguf",
+                           "mixtral_window",
+                           "gguf_mixtral.gguf",
+                           "qwen2_moe",
+                           "qwen2_moe_norm",
+                           "qwen3_moe_plain",
+                           "glm4_moe_groups",
+                           "glm4_moe_plain",
+                           "gpt_oss_yarn",
+                           "gpt_oss_mxfp4",
+                           "deepseek_v2_plain",
+                           "deepseek_v3_yarn",
+                           "deepseek_v3_halves",
+                           "deepseek_v32"}) {
     const std::string model = std::string("variants/") + name;
     const double fair = model.ends_with("v32") ? kOtherKeys : kDefault;
     all.push_back({model, model.substr(0, model.find(".gguf")) + ".golden.safetensors", "", fair, 0});
@@ -102,7 +125,7 @@ TEST_P(Greedy, IdsAreTheStoredOnes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Greedy, testing::Values("llama", "qwen2", "qwen3", "gemma3"),
+INSTANTIATE_TEST_SUITE_P(Models, Greedy, testing::Values("llama", "qwen2", "qwen3", "gemma3", "qwen3_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
