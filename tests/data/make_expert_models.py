@@ -8,7 +8,7 @@ import torch, transformers as tf
 from gguf import GGUFWriter
 from make_models import BF16, F16, F32, OUT, SMALL, folder, golden, make, older
 
-MOE = SMALL | dict(experts_implementation="eager", num_hidden_layers=2, num_experts_per_tok=3)
+MOE = SMALL | dict(experts_implementation="eager", max_position_embeddings=256, num_hidden_layers=2, num_experts_per_tok=3)
 
 
 def with_biases(model, seed):
@@ -30,7 +30,7 @@ def mxfp4(rows, cols, experts):
 
 
 def gpt_oss_mxfp4():
-    c = tf.GptOssConfig(**SMALL | dict(experts_implementation="eager", hidden_size=64, intermediate_size=32, num_hidden_layers=2, head_dim=16),
+    c = tf.GptOssConfig(**SMALL | dict(experts_implementation="eager", max_position_embeddings=256, hidden_size=64, intermediate_size=32, num_hidden_layers=2, head_dim=16),
                         num_local_experts=5, num_experts_per_tok=2, sliding_window=9, layer_types=["sliding_attention", "full_attention"],
                         rope_parameters={"rope_type": "default", "rope_theta": 900.0})
     m = make(tf.GptOssForCausalLM, c, BF16, 21)
@@ -60,7 +60,7 @@ def mixtral_gguf():
     m = make(tf.MixtralForCausalLM, c, F32, 22)
     golden("gguf_mixtral", m)
     w = GGUFWriter(f"{OUT}/gguf_mixtral.gguf", "llama")
-    for key, value in dict(block_count=2, context_length=96, embedding_length=40, feed_forward_length=40, expert_count=5, expert_used_count=3).items():
+    for key, value in dict(block_count=2, context_length=256, embedding_length=40, feed_forward_length=40, expert_count=5, expert_used_count=3).items():
         w.add_uint32(f"llama.{key}", value)
     w.add_uint32("llama.attention.head_count", 4)
     w.add_uint32("llama.attention.head_count_kv", 2)
@@ -91,7 +91,7 @@ def main():
              rope_parameters={"rope_type": "default", "rope_theta": 900.0}), F16, 23)
     folder("mixtral_window", m, F16, older)
     m = make(tf.Qwen2MoeForCausalLM, tf.Qwen2MoeConfig(**MOE | dict(num_hidden_layers=4), num_experts=6, moe_intermediate_size=24,
-             shared_expert_intermediate_size=56, norm_topk_prob=False, decoder_sparse_step=2, mlp_only_layers=[3]), F32, 24)
+             shared_expert_intermediate_size=56, norm_topk_prob=False, decoder_sparse_step=2, mlp_only_layers=[3]), F32, 34)
     folder("qwen2_moe", m, F32)
     m = make(tf.Qwen2MoeForCausalLM, tf.Qwen2MoeConfig(**MOE, num_experts=6, moe_intermediate_size=24, qkv_bias=False,
              shared_expert_intermediate_size=40, norm_topk_prob=True), BF16, 25)

@@ -202,7 +202,9 @@ TEST(FamiliesOfGguf, RefuseByNameWhatChangesTheResult) {
   };
   expect(gguf_error("llama", [](Writer w, Text at) { w.f32(at + "logit_scale", 2); }), "llama.logit_scale");
   expect(gguf_error("llama", [](Writer w, Text at) { w.f32(at + "attention.scale", 2); }), "llama.attention.scale");
-  expect(gguf_error("llama", [](Writer w, Text at) { w.u32(at + "expert_count", 8); }), "llama.expert_count is 8");
+  const auto experts = [](Writer w, Text at) { w.u32(at + "expert_count", 8); };
+  expect(gguf_error("qwen2", experts), "qwen2.expert_count is 8");
+  expect(gguf_error("llama", experts), "tensor 'blk.0.ffn_gate_exps.weight' is missing");
   expect(gguf_error("llama", [](Writer w, Text at) { w.boolean(at + "attention.causal", false); }), "attention.causal");
   expect(gguf_error("llama", [](Writer w, Text at) { w.string(at + "rope.scaling.type", "yarn"); }),
          "llama.rope.scaling.type is yarn; accepted: none or linear");
