@@ -206,8 +206,8 @@ TEST(FamiliesOfGguf, RefuseByNameWhatChangesTheResult) {
   expect(gguf_error("qwen2", experts), "qwen2.expert_count is 8");
   expect(gguf_error("llama", experts), "tensor 'blk.0.ffn_gate_exps.weight' is missing");
   expect(gguf_error("llama", [](Writer w, Text at) { w.boolean(at + "attention.causal", false); }), "attention.causal");
-  expect(gguf_error("llama", [](Writer w, Text at) { w.string(at + "rope.scaling.type", "yarn"); }),
-         "llama.rope.scaling.type is yarn; accepted: none or linear");
+  expect(gguf_error("llama", [](Writer w, Text at) { w.string(at + "rope.scaling.type", "dynamic"); }),
+         "llama.rope.scaling.type is dynamic; accepted: none, linear or yarn");
   expect(gguf_error("llama", [](Writer w, Text at) { w.f32(at + "rope.scaling.attn_factor", 1.5f); }),
          "rope.scaling.attn_factor is 1.5");
   expect(gguf_error("llama", [](Writer w, Text at) { w.u32(at + "rope.dimension_count", 6); }), "rotary dimensions");
