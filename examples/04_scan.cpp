@@ -35,9 +35,9 @@ int main() {
   };
   std::vector<float> states(H * D * D), same(H * D * D), steps(H * D * D), decoded;
   const auto exact = run(reference, 0, T, states);
-  check("2 threads against double", run(Team{2}, 0, T, same), exact, 3e-5);
-  check("and the state they leave", same, states, 3e-5);
+  check("2 threads against double", run(Team{2}, 0, T, same), exact, 1e-6);
+  check("and the state they leave", same, states, 1e-6);
   for (int t = 0; t < T; ++t)
     for (float x : run(Team{1}, t, t + 1, steps)) decoded.push_back(x);
-  check("token by token, as decoding does", decoded, exact, 3e-5);
+  check("token by token, as decoding does", decoded, exact, 1e-6);
 }

@@ -127,25 +127,9 @@ struct IndexArgs {
   float* scores;  // [64]: sum over heads, in order, of weights * max(0, scale * q . key)
 };
 
-// ---- scans: one head's state through some tokens
-// ----------------------------------------------------------------------
+// ---- scans (fourfold/scan_kernel.hpp) ------------------------------------------------------------------------------
 
-inline constexpr int kScanTokens = 64;  // at most, of one call
-
-// S [K, V] floats. Per token: S <- (I - b k k^T) Diag(decay) S + b k v^T (without `delta`: Diag(decay) S + b k v^T),
-// then out = S^T q. Each column's chain depends on K alone: the same bits however tokens are cut into calls.
-struct ScanArgs {
-  int tokens, keys, values;  // keys at most kMaxHeadDim
-  float* state;              // [K, V]
-  const float* q;            // [tokens, K]
-  const float* k;            // [tokens, K]
-  const float* v;            // [tokens, V]
-  const float* decay;        // [tokens, K], or [tokens] unless decay_per_key
-  const float* b;            // [tokens]
-  bool delta, decay_per_key;
-  float* out;
-  std::size_t out_stride;  // floats between tokens
-};
+inline constexpr int kScanTokens = 64;  // that the team prepares at once; whole chunks
 
 // ---- the table -----------------------------------------------------------------------------------------------------
 
@@ -190,13 +174,12 @@ struct Kernels {
   // Index of the largest value: the lowest index among equals, NaN after everything.
   int (*argmax)(const float* x, int n);
 
-  void (*scan)(const ScanArgs&);
+  void (*scan_steps)(const ScanRun&);
+  void (*scan_chunks)(const ScanRun&);
   // One channel of Mamba-1 and one token: s <- e^(d A) s + d v k over `keys` numbers; returns the sum of q s.
   float (*scan_channel)(float* state, const float* rate, const float* k, const float* q, float d, float v, int keys);
   void (*multiply_add)(const float* weight, const float* x, int n, float* sum);  // sum += weight * x
   void (*sigmoid_gate)(const float* gate, const float* x, int n, float* out);    // sigmoid(gate) * x
-  void (*scan_steps)(const ScanRun&);                                            // fourfold/scan_kernel.hpp
-  void (*scan_chunks)(const ScanRun&);                                           // the same; float32 rounding apart
 };
 
 // ---- choosing a level ----------------------------------------------------------------------------------------------

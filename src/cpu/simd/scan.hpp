@@ -1,8 +1,5 @@
-// Scans token by token: a strip of the state's columns stays in L1 while its tokens pass.
-//
-// K key dim, V value dim; the state is [K, V], lanes are columns. Per token and column, in the order of the keys:
-//   S_i <- a_i S_i, found = sum k_i S_i;   z = b (v - found);   S_i <- S_i + k_i z, out = sum q_i S_i
-// Prefill: fma units and L1 bind. Decode: each element of the state is read and written once: memory binds.
+// Maps of layers with running states: Mamba-1's channels, convolutions, gates. Scans of heads: scan_steps.hpp and
+// scan_chunk.hpp.
 #pragma once
 
 #include "cpu/simd/exp.hpp"
@@ -10,84 +7,6 @@
 
 namespace fourfold::simd {
 namespace {
-
-// N vectors of columns from `column` on. `state` rows are `stride` floats apart; v and out likewise.
-template <class V, int N, bool kDelta, bool kPerKey>
-FOURFOLD_INLINE void scan_strip(const ScanArgs& args, float* state, std::size_t stride, const float* v,
-                                std::size_t v_stride, float* out, std::size_t out_stride) {
-  typename V::F z[N], sum[N];
-  for (int t = 0; t < args.tokens; ++t) {
-    const float* k = args.k + static_cast<std::ptrdiff_t>(t) * args.keys;
-    const float* q = args.q + static_cast<std::ptrdiff_t>(t) * args.keys;
-    const float* decay = args.decay + static_cast<std::ptrdiff_t>(t) * (kPerKey ? args.keys : 1);
-    FOURFOLD_UNROLL for (int n = 0; n < N; ++n) {
-      z[n] = V::load(v + static_cast<std::size_t>(t) * v_stride + 16 * n);
-      sum[n] = V::zero();
-    }
-    if constexpr (kDelta) {
-      for (int i = 0; i < args.keys; ++i) {
-        const auto ki = V::set(k[i] * decay[kPerKey ? i : 0]);
-        const float* row = state + static_cast<std::size_t>(i) * stride;
-        FOURFOLD_UNROLL for (int n = 0; n < N; ++n) sum[n] = V::fma(ki, V::load(row + 16 * n), sum[n]);
-      }
-      FOURFOLD_UNROLL for (int n = 0; n < N; ++n) z[n] = V::sub(z[n], sum[n]);
-    }
-    const auto b = V::set(args.b[t]);
-    FOURFOLD_UNROLL for (int n = 0; n < N; ++n) {
-      z[n] = V::mul(b, z[n]);
-      sum[n] = V::zero();
-    }
-    for (int i = 0; i < args.keys; ++i) {
-      const auto a = V::set(decay[kPerKey ? i : 0]), ki = V::set(k[i]), qi = V::set(q[i]);
-      float* row = state + static_cast<std::size_t>(i) * stride;
-      FOURFOLD_UNROLL for (int n = 0; n < N; ++n) {
-        const auto s = V::fma(ki, z[n], V::mul(a, V::load(row + 16 * n)));
-        V::store(row + 16 * n, s);
-        sum[n] = V::fma(qi, s, sum[n]);
-      }
-    }
-    FOURFOLD_UNROLL for (int n = 0; n < N; ++n)
-        V::store(out + static_cast<std::size_t>(t) * out_stride + 16 * n, sum[n]);
-  }
-}
-
-// The last V % 16 columns, through padded copies.
-template <class V, bool kDelta, bool kPerKey>
-void scan_rest(const ScanArgs& args, int column) {
-  const auto bytes = static_cast<std::size_t>(args.values - column) * sizeof(float);
-  const auto values = static_cast<std::size_t>(args.values);
-  alignas(64) float state[kMaxHeadDim * 16] = {}, v[kScanTokens * 16] = {}, out[kScanTokens * 16];
-  for (int i = 0; i < args.keys; ++i)
-    __builtin_memcpy(state + 16 * i, args.state + static_cast<std::size_t>(i) * values + column, bytes);
-  for (int t = 0; t < args.tokens; ++t)
-    __builtin_memcpy(v + 16 * t, args.v + static_cast<std::size_t>(t) * values + column, bytes);
-  scan_strip<V, 1, kDelta, kPerKey>(args, state, 16, v, 16, out, 16);
-  for (int i = 0; i < args.keys; ++i)
-    __builtin_memcpy(args.state + static_cast<std::size_t>(i) * values + column, state + 16 * i, bytes);
-  for (int t = 0; t < args.tokens; ++t)
-    __builtin_memcpy(args.out + static_cast<std::size_t>(t) * args.out_stride + column, out + 16 * t, bytes);
-}
-
-template <class V, bool kDelta, bool kPerKey>
-void scan_head(const ScanArgs& args) {
-  const auto values = static_cast<std::size_t>(args.values);
-  int column = 0;
-  for (; column + 32 <= args.values; column += 32)
-    scan_strip<V, 2, kDelta, kPerKey>(args, args.state + column, values, args.v + column, values, args.out + column,
-                                      args.out_stride);
-  for (; column + 16 <= args.values; column += 16)
-    scan_strip<V, 1, kDelta, kPerKey>(args, args.state + column, values, args.v + column, values, args.out + column,
-                                      args.out_stride);
-  if (column < args.values) scan_rest<V, kDelta, kPerKey>(args, column);
-}
-
-template <class V>
-void scan(const ScanArgs& args) {
-  if (args.delta)
-    args.decay_per_key ? scan_head<V, true, true>(args) : scan_head<V, true, false>(args);
-  else
-    args.decay_per_key ? scan_head<V, false, true>(args) : scan_head<V, false, false>(args);
-}
 
 // One channel of Mamba-1, lanes are keys: s <- e^(d A) s + d v k, out = sum of q s.
 template <class V>

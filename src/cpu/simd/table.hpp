@@ -49,12 +49,11 @@ consteval Kernels make_table() {
       .add_scaled = add_scaled<V>,
       .rope = rope<V>,
       .argmax = argmax<V>,
-      .scan = scan<V>,
+      .scan_steps = scan_steps<V>,
+      .scan_chunks = scan_chunks<V>,
       .scan_channel = scan_channel<V>,
       .multiply_add = multiply_add<V>,
       .sigmoid_gate = sigmoid_gate<V>,
-      .scan_steps = scan_steps<V>,
-      .scan_chunks = scan_chunks<V>,
   };
 }
 

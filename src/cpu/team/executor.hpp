@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cmath>
 #include <fourfold/route.hpp>
+#include <fourfold/scan_kernel.hpp>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -106,6 +107,8 @@ class TeamExecutor : public Executor {
     std::vector<float> map, gate;       // one group of a Map
     std::vector<float> q, k, v, decay;  // scan: [kScanTokens, head dim]
     std::vector<float> strength;        // scan: [kScanTokens]
+    std::vector<ScanToken> tokens;      // scan: [kScanTokens]
+    std::vector<float> scan;            // scan: the kernel's scratch
     std::vector<float> past;            // convolution: [kernel - 1 + kScanTokens, kConvChannels]
     TeamCache::Scratch leaves;          // attend: leaves put together of smaller pages
     RouteScratch<float> route;          // a token's choice

@@ -1,5 +1,6 @@
-// Steps with a running state, and maps of their own, on the team. Heads, channels and groups are shared over the pool;
-// each goes through the tokens in order, so the bits depend neither on the threads nor on how a prompt is cut.
+// Steps with a running state, and maps of their own, on the team. Heads, channels and groups are shared over the pool,
+// so the bits do not depend on the threads; those of a scan depend on how a prompt is cut, as whole chunks of
+// kScanChunk tokens run in another form than the rest.
 #include <algorithm>
 #include <cmath>
 #include <fourfold/epilogue.hpp>
@@ -23,6 +24,8 @@ void TeamExecutor::reserve_scratch(Local& local) const {
   local.gate.resize(local.map.size() + kConvChannels);
   for (auto* rows : {&local.q, &local.k, &local.v, &local.decay}) rows->resize(head);
   local.strength.resize(kScanTokens);
+  local.tokens.resize(kScanTokens);
+  local.scan.resize(scan_scratch_floats(plan_.max_head, plan_.max_head));
   local.past.resize(static_cast<std::size_t>(plan_.max_kernel + kScanTokens) * kConvChannels);
 }
 
@@ -121,8 +124,25 @@ void TeamExecutor::scan_head(const TeamScan& step, int head, Local& local) {
     const int count = std::min(kScanTokens, tokens - token);
     prepare_scan(step, head, token, count, local);
     float* out = at(step.step.out, tokens, token) + std::ptrdiff_t{head} * values;
-    k_.scan({count, step.keys, values, state, local.q.data(), local.k.data(), local.v.data(), local.decay.data(),
-             local.strength.data(), step.delta(), step.decay_per_key(), out, stride});
+    const auto row = [](const std::vector<float>& rows, int t, int width) {
+      return rows.data() + std::ptrdiff_t{t} * width;
+    };
+    for (int t = 0; t < count; ++t) {
+      const float b = local.strength[static_cast<std::size_t>(t)];
+      ScanToken& to = local.tokens[static_cast<std::size_t>(t)];
+      to = {.q = row(local.q, t, step.keys),
+            .k = row(local.k, t, step.keys),
+            .v = row(local.v, t, values),
+            .out = out + static_cast<std::size_t>(t) * stride,
+            .write = b,
+            .erase = b};
+      if (step.decay_per_key())
+        to.gate = row(local.decay, t, step.keys);
+      else
+        to.decay = local.decay[static_cast<std::size_t>(t)];
+    }
+    k_.scan_chunks({local.tokens.data(), count, step.keys, values, state, values, step.decay_per_key(), false,
+                    step.delta() ? Erase::own_key : Erase::none, local.scan.data()});
     if (!step.skip) continue;
     const float skip = step.skip[step.skips == 1 ? 0 : head];
     for (int t = 0; t < count; ++t)
