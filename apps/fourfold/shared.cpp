@@ -84,7 +84,10 @@ Session open_session(const Model& model, SessionOptions options) {
   for (const TensorSpec& tensor : model.program().tensors) bytes += static_cast<double>(tensor.bytes());
   Progress progress("loading", bytes, "B");
   options.progress = [&](double fraction) { progress.update(fraction); };
-  return must(model.session(options));
+  auto session = model.session(options);
+  if (!session.ok() && session.error().code() == Code::resource)
+    must(status{Code::resource, session.error().message() + "; a smaller context (-c) or cache (--cache) needs less"});
+  return must(std::move(session));
 }
 
 void declare_sampling(Options& options, SamplingOptions& s) {

@@ -22,6 +22,7 @@ struct Template {
   bool no_generation_prompt = false;
 
   int run() const {
+    if (source && source->empty()) misuse("template: --template is empty; accepted: a file's name, or - for stdin");
     if (!source && model.empty()) misuse("template: which template? accepted: -m MODEL or --template FILE");
     if (!messages) misuse("template: which messages? --messages FILE.json is missing");
     ChatInput input;

@@ -75,24 +75,17 @@ ExprPtr Parser::tuple(bool conditional, std::string_view end_word, bool parenthe
   return make(line, ListExpr{true, std::move(items)}, {below});
 }
 
-ExprPtr Parser::logical_or() {
-  const int line = now().line;
-  auto left = logical_and();
-  while (skip_word("or")) {
-    auto right = logical_and();
-    const int l = height(left), r = height(right);
-    left = make(line, Binary{Op::logical_or, std::move(left), std::move(right)}, {l, r});
-  }
-  return left;
-}
+ExprPtr Parser::logical_or() { return joined("or", Op::logical_or, &Parser::logical_and); }
+ExprPtr Parser::logical_and() { return joined("and", Op::logical_and, &Parser::logical_not); }
 
-ExprPtr Parser::logical_and() {
+// Operands with a word between them, grouped from the left.
+ExprPtr Parser::joined(std::string_view word, Op op, ExprPtr (Parser::*operand)()) {
   const int line = now().line;
-  auto left = logical_not();
-  while (skip_word("and")) {
-    auto right = logical_not();
+  auto left = (this->*operand)();
+  while (skip_word(word)) {
+    auto right = (this->*operand)();
     const int l = height(left), r = height(right);
-    left = make(line, Binary{Op::logical_and, std::move(left), std::move(right)}, {l, r});
+    left = make(line, Binary{op, std::move(left), std::move(right)}, {l, r});
   }
   return left;
 }

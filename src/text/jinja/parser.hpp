@@ -47,6 +47,7 @@ class Parser {
   bool tuple_ends(std::string_view end_word) const;
   ExprPtr logical_or();
   ExprPtr logical_and();
+  ExprPtr joined(std::string_view word, Op op, ExprPtr (Parser::*operand)());
   ExprPtr logical_not();
   ExprPtr compare();
   ExprPtr sum();
