@@ -173,6 +173,10 @@ class FOURFOLD_API Model {
 
   result<Session> session(const SessionOptions& options = {}) const;
 
+  // The same file's model with a changed Program: another Walk or Score in its Attend steps, say. Weights are loaded
+  // again. What the change makes of the Program is checked as far as plan() checks.
+  Model with(const std::function<void(Program&)>& change) const;
+
   struct State;
   explicit Model(std::shared_ptr<State> state) : state_(std::move(state)) {}
 

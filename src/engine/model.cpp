@@ -69,16 +69,27 @@ result<std::string> Model::chat_template() const {
   return read_chat_template(*state_->checkpoint);
 }
 
+Model Model::with(const std::function<void(Program&)>& change) const {
+  auto state = std::make_shared<State>();
+  state->path = state_->path;
+  state->checkpoint = state_->checkpoint;
+  state->spec = state_->spec;
+  state->bytes = state_->bytes;
+  state->tokenizer = state_->tokenizer;
+  change(state->spec.program);
+  return Model{std::move(state)};
+}
+
 result<Model> load(const std::string& path) {
   auto checkpoint = open_checkpoint(path);
   if (!checkpoint.ok()) return checkpoint.error();
   auto state = std::make_shared<Model::State>();
   state->path = path;
-  state->checkpoint = std::move(checkpoint).value();
+  state->checkpoint = std::make_shared<const Checkpoint>(std::move(checkpoint).value());
   auto spec = read_model(*state->checkpoint);
   if (!spec.ok()) return status{spec.error().code(), state->checkpoint->name() + ": " + spec.error().message()};
   state->spec = std::move(spec).value();
-  state->bytes = std::make_unique<CheckpointBytes>(*state->checkpoint);
+  state->bytes = std::make_shared<const CheckpointBytes>(*state->checkpoint);
   state->tokenizer = read_tokenizer(*state->checkpoint);
   return Model{std::move(state)};
 }
@@ -89,7 +100,7 @@ result<Model> make_random_model(std::string_view shape, Storage storage, std::ui
   auto state = std::make_shared<Model::State>();
   state->path = shape;
   state->spec = std::move(spec).value();
-  state->bytes = std::make_unique<RandomWeights>(seed);
+  state->bytes = std::make_shared<const RandomWeights>(seed);
   return Model{std::move(state)};
 }
 

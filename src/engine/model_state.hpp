@@ -17,9 +17,9 @@ namespace fourfold {
 
 struct FOURFOLD_LOCAL Model::State {
   std::string path;
-  std::optional<Checkpoint> checkpoint;  // none for a named shape
+  std::shared_ptr<const Checkpoint> checkpoint;  // null for a named shape
   ModelSpec spec;
-  std::unique_ptr<WeightBytes> bytes;
+  std::shared_ptr<const WeightBytes> bytes;
   result<Tokenizer> tokenizer = status{Code::not_found, "a named shape has no vocabulary"};
 
   // The weights for one kind of execution, shared with the Sessions that use them.

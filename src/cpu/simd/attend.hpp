@@ -28,6 +28,7 @@ struct Group {
   const float* q[N];
   float* state[N];
   int first[N], last[N];
+  int index[N];  // in AttendArgs
 };
 
 // scores[i][key] = q_i . k for all 64 keys (those that nobody appended give numbers that nobody uses).
@@ -135,6 +136,51 @@ FOURFOLD_INLINE void soften(const AttendArgs& args, float (&s)[kLeafKeys], int f
   for (float* o = at.o; o < at.l; o += 16) V::store(o, V::mul(V::load(o), shrink));
 }
 
+// Bits first .. last - 1.
+FOURFOLD_INLINE std::uint64_t bits_between(int first, int last) {
+  return (last < 64 ? (std::uint64_t{1} << last) - 1 : ~std::uint64_t{0}) & ~((std::uint64_t{1} << first) - 1);
+}
+
+// A query whose walk or score is the caller's: like soften, then its visible keys' values, run by run.
+template <class V, class Source>
+void attend_hooked(const AttendArgs& args, const Source& source, int key, int query, std::uint64_t visible,
+                   float (*s)[kLeafKeys], float* state) {
+  AttendArgs plain = args;
+  plain.scale = 1;
+  plain.soft_cap = 0;
+  for (int c = 0; c < kLeafKeys; c += 16) {
+    auto score = V::mul(V::load(*s + c), V::set(args.scale));
+    if (args.soft_cap > 0) score = V::mul(V::set(args.soft_cap), tanh<V>(V::div(score, V::set(args.soft_cap))));
+    V::store(*s + c, score);
+  }
+  args.hook->score(args.hook->self, query, key, visible, *s);
+  for (int i = 0; i < kLeafKeys; ++i)
+    if (!(visible >> i & 1)) (*s)[i] = kMinusInfinity;
+  soften<V>(plain, *s, 0, kLeafKeys, state);
+  float* const states[] = {state};
+  while (visible != 0) {
+    const int from = __builtin_ctzll(visible);
+    const std::uint64_t behind = ~(visible >> from);
+    const int to = behind == 0 ? kLeafKeys : from + __builtin_ctzll(behind);
+    add_values<V, 1>(source, args.shape.value, from, to, s, states);
+    visible = to < kLeafKeys ? visible >> to << to : 0;
+  }
+}
+
+template <class V, class Source>
+void attend_hooked_leaf(const AttendArgs& args, const Source& source, int key, const Group<V::kQueries>& group) {
+  alignas(64) float p[V::kQueries][kLeafKeys];
+  std::uint64_t visible[V::kQueries], any = 0;
+  for (int i = 0; i < group.count; ++i) {
+    visible[i] = args.hook->visible(args.hook->self, group.index[i], key) & bits_between(group.first[i], group.last[i]);
+    any |= visible[i];
+  }
+  if (any == 0) return;
+  score_group<V>(group.count, source, args.shape.key, group.q, p);
+  for (int i = 0; i < group.count; ++i)
+    if (visible[i] != 0) attend_hooked<V>(args, source, key, group.index[i], visible[i], p + i, group.state[i]);
+}
+
 // One leaf for the queries of a group that see it. `Source` is a LeafSource or a RowSource.
 template <class V, class Source>
 void attend_leaf(const AttendArgs& args, const Source& source, Group<V::kQueries>& group) {
@@ -166,9 +212,14 @@ void attend_group(const AttendArgs& args, const Source& source, int key, int beg
     group.state[group.count] = args.state + i * args.state_stride;
     group.first[group.count] = first > 0 ? first : 0;
     group.last[group.count] = last < kLeafKeys ? last : kLeafKeys;
+    group.index[group.count] = i;
     ++group.count;
   }
-  if (group.count) attend_leaf<V>(args, source, group);
+  if (group.count == 0) return;
+  if (args.hook)
+    attend_hooked_leaf<V>(args, source, key, group);
+  else
+    attend_leaf<V>(args, source, group);
 }
 
 // Copies a leaf into a leaf of floats.

@@ -185,7 +185,6 @@ void dot_float_one(const DotArgs& args, std::size_t tile_size) {
   constexpr int kRun = kDirect ? kPanelVectors : 32;
   const int vectors = (args.k + Product::kColumns - 1) / Product::kColumns;
   const std::uint8_t* x = args.row(0);
-  const Ahead ahead(args, tile_size);
   const std::uint8_t* tile = args.tiles;
   for (int row = 0; row < args.rows; row += kTileRows, tile += tile_size) {
     typename V::F acc[2] = {V::zero(), V::zero()};
@@ -194,7 +193,7 @@ void dot_float_one(const DotArgs& args, std::size_t tile_size) {
       if constexpr (kDirect) {
         const std::uint8_t* w = tile + static_cast<std::size_t>(j) * Panel::kVectorBytes;
         for (int i = 0; i < n; i += 2, w += 2 * Panel::kVectorBytes) {
-          ahead.fetch(w, 2 * Panel::kVectorBytes);
+          prefetch(w + kPrefetchBytes, 2 * Panel::kVectorBytes);
           acc[0] = Product::step(acc[0], Panel::vector(w), int_at<V>(x, 4 * (j + i)));
           if (i + 1 < n)
             acc[1] = Product::step(acc[1], Panel::vector(w + Panel::kVectorBytes), int_at<V>(x, 4 * (j + i + 1)));

@@ -120,29 +120,15 @@ FOURFOLD_INLINE void store_rows(typename V::F x, float* out, int count) {
   for (int r = 0; r < count; ++r) out[r] = lanes[r];
 }
 
-// The weight stream of one call and where it goes on.
-struct Ahead {
-  const std::uint8_t *end, *next;
-  [[gnu::always_inline]] Ahead(const DotArgs& args, std::size_t tile)
-      : end(args.tiles + static_cast<std::size_t>((args.rows + kTileRows - 1) / kTileRows) * tile),
-        next(args.next ? args.next : end) {}
-  // Fetches what lies kPrefetchBytes behind p..p + bytes in the stream.
-  [[gnu::always_inline]] void fetch(const std::uint8_t* p, int bytes) const {
-    const std::ptrdiff_t beyond = p + kPrefetchBytes - end;
-    prefetch(beyond < 0 ? p + kPrefetchBytes : next + beyond, bytes);
-  }
-};
-
 template <class V, class Load>
 void dot_quant_one(const DotArgs& args) {
   const int blocks = args.k / (32 * Load::kSubs);
-  const Ahead ahead(args, static_cast<std::size_t>(blocks) * Load::kBytes);
   const std::uint8_t* block = args.tiles;
   for (int row = 0; row < args.rows; row += kTileRows) {
     const std::uint8_t* x = args.row(0);
     typename V::F acc[1][1] = {{V::zero()}};
     for (int b = 0; b < blocks; ++b, block += Load::kBytes) {
-      ahead.fetch(block, Load::kBytes);
+      prefetch(block + kPrefetchBytes, Load::kBytes);
       for_each_sub<Load::kSubs>([&]<int S>() {
         typename V::I u[8];
         Load::template quants<S>(block, u);

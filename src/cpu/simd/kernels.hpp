@@ -54,9 +54,6 @@ struct DotArgs {
   int tokens;
   float* out;              // out[t * out_stride + row]
   std::size_t out_stride;  // floats
-  // What this thread reads after these tiles (null: what follows them in memory). The end of the call fetches its first
-  // bytes, so that the memory stays busy between calls.
-  const std::uint8_t* next = nullptr;
   // Token t's prepared row is x + index[t] * x_stride; null: index[t] = t.
   const std::int32_t* index = nullptr;
 
@@ -99,6 +96,14 @@ void kv_write_row(Storage type, KvShape shape, const std::uint8_t* row, std::uin
 // as 16 lane partials, and the exponent reference in log2 units (-inf when empty).
 constexpr std::size_t state_floats(int d) { return static_cast<std::size_t>((d + 15) / 16 * 16 + 32); }
 
+// A walk and a score of a caller's own, one leaf of one query at a time. `key`: the leaf's first in the block.
+struct AttendHook {
+  const void* self;
+  std::uint64_t (*visible)(const void* self, int query, int key);  // a bit for each of the leaf's keys
+  // Maps the scaled and capped scores of the visible keys.
+  void (*score)(const void* self, int query, int key, std::uint64_t visible, float* scores);
+};
+
 struct AttendArgs {
   Storage type;                       // of the cache
   KvShape shape;                      // each at most kMaxHeadDim
@@ -113,6 +118,7 @@ struct AttendArgs {
   float soft_cap;             // s -> cap * tanh(s / cap); 0 = none
   float* state;               // query i's fresh state of this block at state + i * state_stride
   std::size_t state_stride;   // floats, at least state_floats(shape.value)
+  const AttendHook* hook = nullptr;  // narrows what [first, last) lets each query see
 };
 
 // How well each key of a leaf of keys only matches some heads' queries: the indexer of top-k sparse attention.

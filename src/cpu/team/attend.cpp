@@ -2,6 +2,7 @@
 // merged left to right, whoever computes them. Few queries: items are (kv head, block, some of its query heads), and
 // the last worker to finish a kv head merges. Many: items are (kv head, tile of query positions), whole walks.
 #include <algorithm>
+#include <numeric>
 
 #include "cpu/team/executor.hpp"
 #include "program/noise.hpp"
@@ -9,6 +10,34 @@
 namespace fourfold::team {
 
 using simd::kBlockKeys;
+
+namespace {
+
+// A Program's own walk and score, as the kernel asks for them.
+struct OwnWalk {
+  const TeamAttend& step;
+  const std::vector<int>&positions, &heads;  // of the call's query rows
+  int base;                                  // position of the block's first key
+
+  static std::uint64_t visible(const void* self, int query, int key) {
+    const auto& own = *static_cast<const OwnWalk*>(self);
+    return own.step.walk.leaf(own.positions[static_cast<std::size_t>(query)], own.base + key);
+  }
+  // A score is asked about keys that count alone: run by run.
+  static void map_scores(const void* self, int query, int key, std::uint64_t visible, float* scores) {
+    const auto& own = *static_cast<const OwnWalk*>(self);
+    const auto row = static_cast<std::size_t>(query);
+    for (int from = 0; from < simd::kLeafKeys; ++from) {
+      if (!(visible >> from & 1)) continue;
+      int to = from;
+      while (to < simd::kLeafKeys && visible >> to & 1) ++to;
+      own.step.score.leaf(scores + from, to - from, own.heads[row], own.positions[row], own.base + key + from);
+      from = to;
+    }
+  }
+};
+
+}  // namespace
 
 void TeamExecutor::run_step(Worker& worker, const TeamAttend& step) {
   ids_.size() == 1 ? attend_blocks(worker, step) : attend_tiles(worker, step);
@@ -24,8 +53,11 @@ void TeamExecutor::attend_block(const TeamAttend& step, int kv_head, int block, 
     last = std::max(last, local.last[r]);
   }
   const auto [leaves, offset] = cache_.leaves(step.cache, kv_head, block, first, last, local.leaves);
+  const OwnWalk own{step, local.positions, local.heads, block * kBlockKeys};
+  const simd::AttendHook hook{&own, OwnWalk::visible, OwnWalk::map_scores};
   k_.attend({cache_.type(), step.shape, leaves, offset, rows, local.queries.data(), local.first.data(),
-             local.last.data(), step.scale, step.soft_cap, states, simd::state_floats(step.shape.value)});
+             local.last.data(), step.scale, step.soft_cap, states, simd::state_floats(step.shape.value),
+             step.hooked() ? &hook : nullptr});
 }
 
 // One head's output of a token from its finished state.
@@ -65,6 +97,9 @@ void TeamExecutor::attend_blocks(Worker& worker, const TeamAttend& step) {
     local.queries.clear();
     for (int h = head; h < head + heads; ++h)
       local.queries.push_back(at(step.query, 1) + std::ptrdiff_t{h} * step.shape.key);
+    local.positions.assign(static_cast<std::size_t>(heads), position_);
+    local.heads.resize(static_cast<std::size_t>(heads));
+    std::iota(local.heads.begin(), local.heads.end(), head);
     local.first.assign(static_cast<std::size_t>(heads), std::max(0, begin - base));
     local.last.assign(static_cast<std::size_t>(heads), std::min(kBlockKeys, end - base));
     attend_block(step, kv_head, first_block + block, heads, local.states.data(), local);
@@ -104,6 +139,12 @@ void TeamExecutor::attend_tile(const TeamAttend& step, int kv_head, int token, i
   local.queries.resize(static_cast<std::size_t>(rows));
   local.first.resize(static_cast<std::size_t>(rows));
   local.last.resize(static_cast<std::size_t>(rows));
+  local.positions.resize(static_cast<std::size_t>(rows));
+  local.heads.resize(static_cast<std::size_t>(rows));
+  for (int r = 0; r < rows; ++r) {
+    local.positions[static_cast<std::size_t>(r)] = position_ + row_token(r);
+    local.heads[static_cast<std::size_t>(r)] = row_head(r);
+  }
   for (int r = 0; r < rows; ++r)
     local.queries[static_cast<std::size_t>(r)] =
         at(step.query, tokens, row_token(r)) + std::ptrdiff_t{row_head(r)} * step.shape.key;

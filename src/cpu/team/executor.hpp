@@ -104,6 +104,7 @@ class TeamExecutor : public Executor {
     std::vector<float> states;              // attend: two states for each row of a query tile
     std::vector<const float*> queries;      // attend: query rows and the keys each sees
     std::vector<std::int32_t> first, last;
+    std::vector<int> positions, heads;  // attend with a walk or score of its own: of each query row
     std::vector<float> map, gate;       // one group of a Map
     std::vector<float> q, k, v, decay;  // scan: [kScanTokens, head dim]
     std::vector<float> strength;        // scan: [kScanTokens]

@@ -168,7 +168,9 @@ struct Resolver {
                             kv_shape(kv),
                             s.scale,
                             s.soft_cap,
-                            weights.vector(s.sinks)};
+                            weights.vector(s.sinks),
+                            s.walk,
+                            s.score};
     if (!s.latent) return attend;
     TeamLatent latent{attend,
                       dot({s.latent->key_up}, f32),
@@ -327,7 +329,8 @@ status check_team(const Program& program, const std::optional<Storage>& cache) {
               step.name + ": key dimension " + std::to_string(keys) + " is above " + std::to_string(simd::kMaxHeadDim));
     } else if (const auto* attend = std::get_if<Attend>(&step.op)) {
       require(!attend->top_keys || attend->latent, step.name + ": top keys without a latent have no team kernel");
-      require(!attend->walk && !attend->score, step.name + ": a walk or score of its own has no team kernel");
+      require(!attend->latent || (!attend->walk && !attend->score),
+              step.name + ": a walk or score of its own over latents has no team kernel");
     }
   for (const Step& step : program.steps) {
     const auto* experts = std::get_if<Experts>(&step.op);

@@ -77,7 +77,10 @@ struct TeamAttend {
   simd::KvShape shape;
   float scale, soft_cap;
   const float* sinks;  // null: none
+  AnyWalk walk;        // with the score: empty, or the Program's own
+  AnyScore score;
 
+  bool hooked() const { return static_cast<bool>(walk) || static_cast<bool>(score); }
   const float* sink(int head) const { return sinks ? sinks + head : nullptr; }
 };
 
