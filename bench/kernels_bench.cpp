@@ -145,6 +145,37 @@ void attend(benchmark::State& state, Storage type, int positions) {
     state.counters["peak_share"] = benchmark::Counter(operations / (int8_peak() / 4), benchmark::Counter::kIsRate);
 }
 
+// One token's `heads` queries over 4096 latents of 512 + 64 numbers: floating-point operations and the cache's bytes.
+void attend_latent(benchmark::State& state, Storage type) {
+  const Kernels& table = kernels();
+  const KvShape shape{576, 512, true};
+  const int heads = static_cast<int>(state.range(0)), keys = 4096;
+  const std::size_t leaf = kv_leaf_bytes(type, shape), stride = state_floats(shape.value);
+  const int sequences = static_cast<int>((std::size_t{128} << 20) / (leaf * (keys / kLeafKeys)));
+  const auto cache = pages(leaf * static_cast<std::size_t>(sequences * keys / kLeafKeys));
+  const auto queries = static_cast<std::size_t>(heads);
+  const std::vector<float> q(static_cast<std::size_t>(shape.key), 0.1f);
+  const std::vector<const float*> rows(queries, q.data());
+  const std::vector<std::int32_t> first(queries, 0), last(queries, kBlockKeys);
+  std::vector<float> states(queries * stride);
+  std::vector<const std::uint8_t*> leaves;
+  for (int i = 0; i < sequences * keys / kLeafKeys; ++i)
+    leaves.push_back(cache.get() + static_cast<std::size_t>(i) * leaf);
+  leaves.push_back(nullptr);
+  for (auto _ : state) {
+    for (int block = 0; block < sequences * keys / kBlockKeys; ++block)
+      table.attend({type, shape, leaves.data() + std::ptrdiff_t{block} * 16, 0, heads, rows.data(), first.data(),
+                    last.data(), 0.1f, 0, states.data(), stride});
+    benchmark::ClobberMemory();
+  }
+  const double passes = static_cast<double>(state.iterations()) * sequences;
+  state.SetBytesProcessed(static_cast<std::int64_t>(passes * static_cast<double>(leaf * (keys / kLeafKeys))));
+  const double operations = passes * 2.0 * (shape.key + shape.value) * keys * heads;
+  state.counters["ops"] = benchmark::Counter(operations, benchmark::Counter::kIsRate);
+  if (int8_peak() > 0)
+    state.counters["peak_share"] = benchmark::Counter(operations / (int8_peak() / 4), benchmark::Counter::kIsRate);
+}
+
 // File rows to tiles: bytes of one side.
 void pack(benchmark::State& state, Storage storage) {
   const int k = 576;
@@ -178,6 +209,7 @@ void add_all() {
   }
   for (const Storage type : {Storage::f32, Storage::f16, Storage::bf16, Storage::q8_0}) {
     const std::string name(info(type).name);
+    benchmark::RegisterBenchmark(("attend_latent/" + name).c_str(), attend_latent, type)->Arg(4)->Arg(16)->Arg(128);
     benchmark::RegisterBenchmark(("attend_decode/" + name).c_str(), attend, type, 1)
         ->Args({64, 3})
         ->Args({256, 4})

@@ -377,12 +377,12 @@ class Interrupted(Program):
         self.assertIn("interrupted", remarks.decode())
         self.assertEqual(remarks.count(b"\n"), 1)
 
-    def interrupted(self, *arguments):
+    def interrupted(self, *arguments, by=signal.SIGINT):
         """Interrupts the program later and later, until it was at work; what it printed."""
         for wait in (0.03, 0.06, 0.1, 0.2, 0.4, 0.8):
             running = self.start(*arguments)
             time.sleep(wait)
-            running.send_signal(signal.SIGINT)
+            running.send_signal(by)
             text, remarks = running.communicate(timeout=60)
             yield running.returncode, text, remarks
 
@@ -392,15 +392,21 @@ class Interrupted(Program):
         for text in printed:
             self.assertEqual(json.loads(text)["finish"], "cancelled")
 
-    def test_control_c_leaves_no_file(self):
+    def leaves_no_file(self, by, stopped_code):
         stopped = 0
         for code, _, _ in self.interrupted("logits", "-m", LLAMA, "--ids", joined([5] * 256), "--executor", "reference",
-                                           "--chunk", "1", "-o", self.path("o.npy")):
+                                           "--chunk", "1", "-o", self.path("o.npy"), by=by):
             self.assertEqual(self.left(), ["o.npy"] if code == 0 else [])
-            stopped += code == 130
+            stopped += code == stopped_code
             if code == 0:
                 os.unlink(self.path("o.npy"))
         self.assertGreater(stopped, 0)
+
+    def test_control_c_leaves_no_file(self):
+        self.leaves_no_file(signal.SIGINT, 130)
+
+    def test_a_hang_up_leaves_no_file(self):
+        self.leaves_no_file(signal.SIGHUP, 128 + signal.SIGHUP)
 
     def test_a_closed_pipe_ends_quietly(self):
         for arguments in (["run", "-m", GGUF, "--ids", "5", "-n", "250", "--ignore-eos"],
