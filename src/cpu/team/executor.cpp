@@ -49,6 +49,7 @@ TeamExecutor::TeamExecutor(std::shared_ptr<TeamModel> model, const PlanOptions& 
     for (std::size_t kind = 0; kind < 3; ++kind)
       if (plan_.prepared[kind] > 0) local.prepared[kind].resize(plan_.prepared[kind] + 64);
     local.ids.resize(static_cast<std::size_t>(plan_.max_chosen));
+    local.weights.resize(static_cast<std::size_t>(plan_.max_chosen));
     local.route.experts.reserve(static_cast<std::size_t>(plan_.max_experts));
     local.route.groups.reserve(static_cast<std::size_t>(plan_.max_experts));
     local.row.resize(static_cast<std::size_t>(plan_.max_width));
@@ -100,7 +101,8 @@ status TeamExecutor::forward(std::span<const int> ids, int position, int wanted,
 // What this worker's next Project reads first: no result of the steps before it can change that.
 WarmUp TeamExecutor::warm_up_after(std::size_t i, const Worker& worker) const {
   for (++i; i < plan_.steps.size(); ++i) {
-    if (std::holds_alternative<TeamExperts>(plan_.steps[i])) break;  // which weights is not known yet
+    if (std::holds_alternative<TeamRoute>(plan_.steps[i])) break;
+    if (const auto* experts = std::get_if<TeamExperts>(&plan_.steps[i])) return warm_up(*experts, worker);
     const auto* project = std::get_if<TeamProject>(&plan_.steps[i]);
     if (!project) continue;
     const std::vector<Unit>& stretches = project->stretches;

@@ -114,6 +114,7 @@ class TeamExecutor : public Executor {
     TeamCache::Scratch leaves;          // attend: leaves put together of smaller pages
     RouteScratch<float> route;          // a token's choice
     std::vector<int> ids;               // [max_chosen]
+    std::vector<float> weights;         // [max_chosen]
     LatentLocal latent;
   };
   // A batch's choices, sorted by expert. A slot is token * chosen + choice.
@@ -175,7 +176,11 @@ class TeamExecutor : public Executor {
   Prepared prepare(Worker& worker, const TeamExperts& step, int tokens);
   void experts_for_one(Worker& worker, const TeamExperts& step);
   void experts_for_many(Worker& worker, const TeamExperts& step);
-  void run_choice(const TeamExperts& step, int choice, int row, int rows, const Prepared& in, Local& local);
+  static const std::uint8_t* chosen_tile(const TeamExperts& step, std::size_t dot, std::int64_t tile,
+                                         const Local& local);
+  WarmUp warm_up(const TeamExperts& step, const Worker& worker) const;
+  void run_choice(const TeamExperts& step, int choice, int row, int rows, const Prepared& in, const std::uint8_t* after,
+                  Local& local);
   void run_expert(const TeamExperts& step, int expert, int row, int rows, const Prepared& in, Local& local);
   void finish_choice(const TeamExperts& step, int expert, int row, int rows, float scale, float* y0, float* y1,
                      float* out) const;

@@ -23,18 +23,21 @@ std::int64_t piece_start(std::int64_t begin, std::int64_t end, int piece) {
 
 }  // namespace
 
+// One token's choice is made by every worker for itself: each knows at once which weights it reads next.
 void TeamExecutor::run_step(Worker& worker, const TeamRoute& step) {
   Local& local = locals_[static_cast<std::size_t>(worker.index)];
   const int tokens = static_cast<int>(ids_.size());
   const auto chosen = static_cast<std::size_t>(step.rule.chosen);
   const std::span<int> ids(local.ids.data(), chosen);
-  const Share share = worker.share(tokens);
+  const std::span<float> weights(local.weights.data(), chosen);
+  const Share share = tokens == 1 ? Share{0, 1} : worker.share(tokens);
   for (int t = static_cast<int>(share.begin); t < share.end; ++t) {
     const std::span<const float> logits(at(step.logits, tokens, t), static_cast<std::size_t>(width(step.logits)));
-    with_rule(step.rule, step.selection_bias, [&](const auto& rule) {
-      choose_row(rule, logits, ids, std::span<float>(at(step.weights, tokens, t), chosen), local.route);
-    });
+    with_rule(step.rule, step.selection_bias,
+              [&](const auto& rule) { choose_row(rule, logits, ids, weights, local.route); });
+    if (tokens == 1 && worker.index > 0) return;
     std::copy(ids.begin(), ids.end(), at(step.ids, tokens, t));
+    std::copy(weights.begin(), weights.end(), at(step.weights, tokens, t));
   }
 }
 
@@ -110,10 +113,27 @@ void TeamExecutor::experts_for_one(Worker& worker, const TeamExperts& step) {
       const std::int64_t choice = tile / tiles, next = std::min(last, (choice + 1) * tiles);
       const int row = static_cast<int>(tile - choice * tiles) * simd::kTileRows;
       const int rows = std::min(step.rows() - row, static_cast<int>(next - tile) * simd::kTileRows);
-      run_choice(step, static_cast<int>(choice), row, rows, in, local);
+      const std::uint8_t* after = next < end ? chosen_tile(step, 0, next, local) : nullptr;
+      run_choice(step, static_cast<int>(choice), row, rows, in, after, local);
       tile = next;
     }
   });
+}
+
+// Tile `tile` of the run that one token's choices make of a dot's tiles.
+const std::uint8_t* TeamExecutor::chosen_tile(const TeamExperts& step, std::size_t dot, std::int64_t tile,
+                                              const Local& local) {
+  const Matrix& m = step.dots[dot].matrix;
+  const auto expert = static_cast<std::size_t>(local.ids[static_cast<std::size_t>(tile / m.tile_count())]);
+  return m.tile(static_cast<int>(tile % m.tile_count())) + expert * m.bytes();
+}
+
+// What this worker reads first of one token's experts.
+WarmUp TeamExecutor::warm_up(const TeamExperts& step, const Worker& worker) const {
+  const Matrix& m = step.dots[0].matrix;
+  const std::int64_t tiles = m.tile_count(), first = tiles * step.chosen * worker.index / worker.count;
+  const std::uint8_t* weights = chosen_tile(step, 0, first, locals_[static_cast<std::size_t>(worker.index)]);
+  return {weights, weights + std::min(static_cast<std::size_t>(tiles - first % tiles) * m.tile_bytes, kWarmUpBytes)};
 }
 
 namespace {
@@ -134,10 +154,11 @@ simd::DotArgs expert_dot(const TeamDot& dot, int expert, int row, int rows, cons
 
 }  // namespace
 
-// One token's choice: rows [row, row + rows) of its expert.
+// One token's choice: rows [row, row + rows) of its expert. `after`: what this worker reads then; null: nothing.
 void TeamExecutor::run_choice(const TeamExperts& step, int choice, int row, int rows, const Prepared& in,
-                              Local& local) {
-  const int expert = static_cast<int>(at(step.ids, 1)[choice]);
+                              const std::uint8_t* after, Local& local) {
+  const int expert = local.ids[static_cast<std::size_t>(choice)];
+  const std::int64_t tile = std::int64_t{choice} * step.dots[0].matrix.tile_count() + row / simd::kTileRows;
   float* out = at(step.out, 1) + std::ptrdiff_t{choice} * step.rows() + row;
   float* y[2] = {out, local.out2.data()};
   for (std::size_t d = 0; d < step.dots.size(); ++d) {
@@ -145,7 +166,9 @@ void TeamExecutor::run_choice(const TeamExperts& step, int choice, int row, int 
     const std::size_t stride = simd::prepared_bytes(dot.kind, step.width);
     const std::uint8_t* x =
         in.rows[static_cast<std::size_t>(dot.kind)] + (step.per_choice ? static_cast<std::size_t>(choice) * stride : 0);
-    dot.kernel(expert_dot(dot, expert, row, rows, x, y[d]));
+    simd::DotArgs args = expert_dot(dot, expert, row, rows, x, y[d]);
+    args.next = d + 1 < step.dots.size() ? chosen_tile(step, d + 1, tile, local) : after ? after : args.tiles;
+    dot.kernel(args);
   }
   finish_choice(step, expert, row, rows, in.scale ? *in.scale : 1, y[0], y[1], out);
 }
