@@ -176,11 +176,8 @@ class TeamExecutor : public Executor {
   Prepared prepare(Worker& worker, const TeamExperts& step, int tokens);
   void experts_for_one(Worker& worker, const TeamExperts& step);
   void experts_for_many(Worker& worker, const TeamExperts& step);
-  static const std::uint8_t* chosen_tile(const TeamExperts& step, std::size_t dot, std::int64_t tile,
-                                         const Local& local);
   WarmUp warm_up(const TeamExperts& step, const Worker& worker) const;
-  void run_choice(const TeamExperts& step, int choice, int row, int rows, const Prepared& in, const std::uint8_t* after,
-                  Local& local);
+  void run_choice(const TeamExperts& step, int choice, int row, int rows, const Prepared& in, Local& local);
   void run_expert(const TeamExperts& step, int expert, int row, int rows, const Prepared& in, Local& local);
   void finish_choice(const TeamExperts& step, int expert, int row, int rows, float scale, float* y0, float* y1,
                      float* out) const;

@@ -113,26 +113,19 @@ void TeamExecutor::experts_for_one(Worker& worker, const TeamExperts& step) {
       const std::int64_t choice = tile / tiles, next = std::min(last, (choice + 1) * tiles);
       const int row = static_cast<int>(tile - choice * tiles) * simd::kTileRows;
       const int rows = std::min(step.rows() - row, static_cast<int>(next - tile) * simd::kTileRows);
-      const std::uint8_t* after = next < end ? chosen_tile(step, 0, next, local) : nullptr;
-      run_choice(step, static_cast<int>(choice), row, rows, in, after, local);
+      run_choice(step, static_cast<int>(choice), row, rows, in, local);
       tile = next;
     }
   });
-}
-
-// Tile `tile` of the run that one token's choices make of a dot's tiles.
-const std::uint8_t* TeamExecutor::chosen_tile(const TeamExperts& step, std::size_t dot, std::int64_t tile,
-                                              const Local& local) {
-  const Matrix& m = step.dots[dot].matrix;
-  const auto expert = static_cast<std::size_t>(local.ids[static_cast<std::size_t>(tile / m.tile_count())]);
-  return m.tile(static_cast<int>(tile % m.tile_count())) + expert * m.bytes();
 }
 
 // What this worker reads first of one token's experts.
 WarmUp TeamExecutor::warm_up(const TeamExperts& step, const Worker& worker) const {
   const Matrix& m = step.dots[0].matrix;
   const std::int64_t tiles = m.tile_count(), first = tiles * step.chosen * worker.index / worker.count;
-  const std::uint8_t* weights = chosen_tile(step, 0, first, locals_[static_cast<std::size_t>(worker.index)]);
+  const std::vector<int>& ids = locals_[static_cast<std::size_t>(worker.index)].ids;
+  const auto expert = static_cast<std::size_t>(ids[static_cast<std::size_t>(first / tiles)]);
+  const std::uint8_t* weights = m.tile(static_cast<int>(first % tiles)) + expert * m.bytes();
   return {weights, weights + std::min(static_cast<std::size_t>(tiles - first % tiles) * m.tile_bytes, kWarmUpBytes)};
 }
 
@@ -154,11 +147,10 @@ simd::DotArgs expert_dot(const TeamDot& dot, int expert, int row, int rows, cons
 
 }  // namespace
 
-// One token's choice: rows [row, row + rows) of its expert. `after`: what this worker reads then; null: nothing.
+// One token's choice: rows [row, row + rows) of its expert.
 void TeamExecutor::run_choice(const TeamExperts& step, int choice, int row, int rows, const Prepared& in,
-                              const std::uint8_t* after, Local& local) {
+                              Local& local) {
   const int expert = local.ids[static_cast<std::size_t>(choice)];
-  const std::int64_t tile = std::int64_t{choice} * step.dots[0].matrix.tile_count() + row / simd::kTileRows;
   float* out = at(step.out, 1) + std::ptrdiff_t{choice} * step.rows() + row;
   float* y[2] = {out, local.out2.data()};
   for (std::size_t d = 0; d < step.dots.size(); ++d) {
@@ -166,9 +158,7 @@ void TeamExecutor::run_choice(const TeamExperts& step, int choice, int row, int 
     const std::size_t stride = simd::prepared_bytes(dot.kind, step.width);
     const std::uint8_t* x =
         in.rows[static_cast<std::size_t>(dot.kind)] + (step.per_choice ? static_cast<std::size_t>(choice) * stride : 0);
-    simd::DotArgs args = expert_dot(dot, expert, row, rows, x, y[d]);
-    args.next = d + 1 < step.dots.size() ? chosen_tile(step, d + 1, tile, local) : after ? after : args.tiles;
-    dot.kernel(args);
+    dot.kernel(expert_dot(dot, expert, row, rows, x, y[d]));
   }
   finish_choice(step, expert, row, rows, in.scale ? *in.scale : 1, y[0], y[1], out);
 }
