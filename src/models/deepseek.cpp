@@ -2,6 +2,8 @@
 // last one also chooses the keys it attends to.   DeepSeek-AI 2024 (V2, V3), 2025 (V3.2)
 #include "models/deepseek.hpp"
 
+#include <cmath>
+
 #include "models/experts.hpp"
 #include "models/latent.hpp"
 
@@ -34,6 +36,7 @@ void read_routed_layers(Keys& keys, Hyper& h, int dense) {
 
 // What the three share; `dense`: first layers without experts where the file does not say.
 void read_common(Keys& keys, Hyper& h, int dense) {
+  h.head_dim = 64;  // where the file does not say; no size follows from it
   read_config_common(keys, h);
   h.tied = keys.flag("tie_word_embeddings", false);
   read_config_latent(keys, h);
@@ -67,6 +70,35 @@ void set_rule_v3(Keys& keys, Hyper& h) {
 }
 
 }  // namespace
+
+void read_gguf_deepseek2(Keys& keys, Hyper& h) {
+  constexpr std::int64_t kMaxWidth = 1 << 24;
+  LatentHyper& l = h.latent;
+  l.rank = keys.count("attention.kv_lora_rank", 1, kMaxWidth);
+  l.query_rank = keys.count("attention.q_lora_rank", 0, kMaxWidth, 0);
+  ExpertsHyper& e = h.experts;
+  e.rule.chosen = 1;
+  read_gguf_common(keys, h, true);
+  read_gguf_experts(keys, h);
+  e.selection_bias = e.rule.score == RouteRule::Score::sigmoid;
+  e.rule.group_best = e.selection_bias ? 2 : 1;
+  l.rotary = h.rope.dims;
+  const int key = keys.count("attention.key_length_mla", 1, kMaxWidth, h.head_dim);
+  const int older = keys.count("attention.value_length", 1, kMaxWidth, h.head_dim);
+  l.columns = keys.count("attention.value_length_mla", 1, kMaxWidth, older);
+  l.nope = key - l.rotary;
+  if (l.nope < 1) keys.refuse("attention.key_length", std::to_string(key), "more than rope.dimension_count");
+  h.rope.interleaved = true;
+  h.rope.scale = 1;  // the two weights of YaRN's factor are equal in these models
+  h.attention_scale = 1 / std::sqrt(static_cast<float>(key));
+  const double weight = keys.number("rope.scaling.yarn_log_multiplier", 0.0);  // a tenth of mscale_all_dim
+  if (h.rope.scaling.kind == RopeScaling::Kind::yarn) {
+    const double scale = yarn_scale(h.rope.scaling.factor, weight / 0.1);
+    h.attention_scale *= static_cast<float>(scale * scale);
+  }
+  h.bias = {false, false, false};
+  h.layers -= keys.count("nextn_predict_layers", 0, h.layers - 1, 0);
+}
 
 void read_config_deepseek_v2(Keys& keys, Hyper& h) {
   h.experts.ff = 1407, h.experts.count = 64;  // where the file does not say
@@ -116,7 +148,8 @@ Program build_deepseek(const Hyper& h, Weights& w) {
     x = feed_forward(b, w, h, i, rms(x, w.norm("ffn_norm", h.width, h.eps)), x);
   }
   w.layer(-1);
-  w.ignore("model.layers." + std::to_string(h.layers) + ".*");  // predicts several tokens at once
+  for (const char* layers : {"model.layers.", "blk."})  // that predict several tokens at once
+    w.ignore(layers + std::to_string(h.layers) + ".*");
   return std::move(b).logits(rms(x, w.norm("output_norm", h.width, h.eps)), w.output_or_tied(h.tied, table));
 }
 

@@ -10,6 +10,7 @@
 
 namespace fourfold {
 
+void read_gguf_deepseek2(Keys& keys, Hyper& hyper);  // DeepSeek-V2 and V3
 void read_config_deepseek_v2(Keys& keys, Hyper& hyper);
 void read_config_deepseek_v3(Keys& keys, Hyper& hyper);
 void read_config_deepseek_v32(Keys& keys, Hyper& hyper);

@@ -139,7 +139,8 @@ void read_gguf_common(Keys& keys, Hyper& h, bool routed) {
   h.heads = keys.count("attention.head_count", 1, kMaxHeads);
   h.kv_heads = keys.count("attention.head_count_kv", 1, kMaxHeads, h.heads);
   h.head_dim = keys.count("attention.key_length", 1, kMaxWidth, h.heads > 0 ? h.width / h.heads : 0);
-  if (keys.count("attention.value_length", 1, kMaxWidth, h.head_dim) != h.head_dim)
+  const int values = keys.count("attention.value_length", 1, kMaxWidth, h.head_dim);
+  if (values != h.head_dim && h.latent.rank == 0)
     keys.refuse("attention.value_length", keys.text("attention.value_length"), "attention.key_length");
   h.eps = static_cast<float>(keys.number("attention.layer_norm_rms_epsilon"));
   h.vocab = keys.count("vocab_size", 1, kMaxWidth, 0);

@@ -29,6 +29,21 @@ TopKeys top_keys(Builder& b, Weights& w, const Hyper& h, int rope, Input in, Inp
   return top;
 }
 
+// One tensor holds what makes keys and values, head by head.
+Latent latent_of_one(Weights& w, const Hyper& h) {
+  const LatentHyper& l = h.latent;
+  const Weights::HeadRows keys{h.heads, l.nope + l.columns, 0, l.nope},
+      values{h.heads, l.nope + l.columns, l.nope, l.columns};
+  return {w.heads("attn_kv_b", keys, l.rank), w.heads("attn_kv_b", keys, l.rank, true),
+          w.heads("attn_kv_b", values, l.rank)};
+}
+
+// GGUF files split it, with the keys' half transposed.
+Latent latent_of_two(Weights& w, const Hyper& h) {
+  const Weight key_down = w.experts("attn_k_b", h.heads, h.latent.rank, h.latent.nope);
+  return {w.turned(key_down), key_down, w.experts("attn_v_b", h.heads, h.latent.columns, h.latent.rank)};
+}
+
 }  // namespace
 
 void read_config_latent(Keys& keys, Hyper& h) {
@@ -52,6 +67,7 @@ void read_config_latent(Keys& keys, Hyper& h) {
 }
 
 LatentRopes latent_ropes(Builder& b, const Hyper& h) {
+  if (!h.positions) return {};
   const auto rope = [&](int skip, bool interleaved) {
     RopeHyper turned = h.rope;
     turned.skip = skip;
@@ -79,10 +95,7 @@ Value latent_attention(Builder& b, Weights& w, const Hyper& h, const LatentRopes
   b.project("kv_a", in, w.dot("attn_kv_a_mqa", l.rank + l.rotary, h.width, h.bias.qkv),
             AppendKey{.cache = cache, .rope = ropes.latent, .norm = w.norm("attn_kv_a_norm", l.rank, kLatentEps)});
   Attend attend{.query = query, .cache = cache, .heads = h.heads, .scale = h.scale(), .out = {}};
-  const Weights::HeadRows keys{h.heads, l.nope + l.columns, 0, l.nope},
-      values{h.heads, l.nope + l.columns, l.nope, l.columns};
-  attend.latent = Latent{w.heads("attn_kv_b", keys, l.rank), w.heads("attn_kv_b", keys, l.rank, true),
-                         w.heads("attn_kv_b", values, l.rank)};
+  attend.latent = w.has("attn_k_b.weight") ? latent_of_two(w, h) : latent_of_one(w, h);
   if (l.index_count > 0) attend.top_keys = top_keys(b, w, h, ropes.index, in, query_in);
   const Value a = b.attend(attend);
   return b.project("attn_out", {a}, w.dot("attn_output", h.width, h.heads * l.columns, h.bias.qkv), AddTo{.x = x});

@@ -94,6 +94,16 @@ Weight Weights::heads(const std::string& name, const HeadRows& at, std::int64_t 
   return by_name_[key] = Weight{static_cast<int>(specs_.size()) - 1};
 }
 
+Weight Weights::turned(Weight stack) {
+  TensorSpec spec = specs_[static_cast<std::size_t>(stack.id)];
+  for (std::int64_t m = 0; m < spec.stack; ++m) spec.parts.push_back({spec.name, m * spec.rows, spec.rows});
+  std::swap(spec.rows, spec.cols);
+  spec.layout = TensorLayout::turned;
+  if (info(spec.storage).block_elements > 1) spec.storage = Storage::f32;
+  specs_.push_back(std::move(spec));
+  return Weight{static_cast<int>(specs_.size()) - 1};
+}
+
 Weight Weights::head_rows(const std::string& name, const HeadRows& at, std::int64_t cols) {
   const Weight weight = heads(name, at, cols);
   TensorSpec& spec = specs_[static_cast<std::size_t>(weight.id)];

@@ -51,6 +51,8 @@ class Weights {
     std::int64_t heads, stride, first, count;
   };
   Weight heads(const std::string& name, const HeadRows& at, std::int64_t cols, bool turned = false);
+  // A stack that is a whole tensor, each of its matrices transposed.
+  Weight turned(Weight stack);
   // The same rows as one matrix [heads * count, cols].
   Weight head_rows(const std::string& name, const HeadRows& at, std::int64_t cols);
   // NAME.weight and NAME.bias: with one, without, or (unset) as the file has it.

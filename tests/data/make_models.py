@@ -303,8 +303,96 @@ def ggufs():
     gguf("gguf_llama_blocks", m, "llama", {"rope.freq_base": 10000.0}, permute=True, stored=quantised(m, storage, 18))
 
 
+LATENT = {"self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+          "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+          "self_attn.kv_b_proj": "attn_kv_b", "mlp.gate": "ffn_gate_inp", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+          "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp"}
+
+
+def latent_gguf(name, model, split):
+    """deepseek2 as converters write it: one tensor for what makes keys and values, or since 2025 two (`split`)."""
+    golden(name, model)
+    c, rope = model.config, model.config.rope_parameters
+    w = GGUFWriter(f"{OUT}/{name}.gguf", "deepseek2")
+    w.add_block_count(c.num_hidden_layers)
+    w.add_context_length(c.max_position_embeddings)
+    w.add_embedding_length(c.hidden_size)
+    w.add_feed_forward_length(c.intermediate_size)
+    w.add_head_count(c.num_attention_heads)
+    w.add_head_count_kv(1 if split else c.num_attention_heads)
+    w.add_layer_norm_rms_eps(c.rms_norm_eps)
+    w.add_key_length(c.kv_lora_rank + c.qk_rope_head_dim if split else c.qk_head_dim)
+    w.add_value_length(c.kv_lora_rank if split else c.v_head_dim)
+    if split:
+        w.add_key_length_mla(c.qk_head_dim)
+        w.add_value_length_mla(c.v_head_dim)
+    w.add_vocab_size(c.vocab_size)
+    w.add_kv_lora_rank(c.kv_lora_rank)
+    if c.q_lora_rank:
+        w.add_q_lora_rank(c.q_lora_rank)
+    w.add_rope_dimension_count(c.qk_rope_head_dim)
+    w.add_rope_freq_base(rope["rope_theta"])
+    if rope["rope_type"] == "yarn":
+        w.add_string("deepseek2.rope.scaling.type", "yarn")
+        w.add_rope_scaling_factor(rope["factor"])
+        w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        w.add_float32("deepseek2.rope.scaling.yarn_log_multiplier", 0.1 * rope["mscale_all_dim"])
+    w.add_leading_dense_block_count(c.first_k_dense_replace)
+    w.add_expert_count(c.n_routed_experts)
+    w.add_expert_used_count(c.num_experts_per_tok)
+    w.add_expert_shared_count(c.n_shared_experts)
+    w.add_expert_feed_forward_length(c.moe_intermediate_size)
+    w.add_expert_weights_scale(c.routed_scaling_factor)
+    v3 = c.model_type == "deepseek_v3"
+    w.add_uint32("deepseek2.expert_gating_func", 2 if v3 else 1)
+    w.add_expert_weights_norm(v3)
+    if v3:
+        w.add_uint32("deepseek2.expert_group_count", c.n_group)
+        w.add_uint32("deepseek2.expert_group_used_count", c.topk_group)
+    for hf, p in model.state_dict().items():
+        x = p.numpy().astype(np.float32)
+        x = x.astype(np.float16) if x.ndim > 1 else x
+        if not hf.startswith("model.layers."):
+            w.add_tensor(gguf_name(hf, False), x)
+            continue
+        _, _, layer, rest = hf.split(".", 3)
+        at = f"blk.{layer}."
+        if rest == "mlp.experts.gate_up_proj":
+            w.add_tensor(at + "ffn_gate_exps.weight", np.ascontiguousarray(x[:, :c.moe_intermediate_size]))
+            w.add_tensor(at + "ffn_up_exps.weight", np.ascontiguousarray(x[:, c.moe_intermediate_size:]))
+        elif rest == "mlp.experts.down_proj":
+            w.add_tensor(at + "ffn_down_exps.weight", x)
+        elif rest == "mlp.gate.e_score_correction_bias":
+            w.add_tensor(at + "exp_probs_b.bias", x)
+        elif rest == "self_attn.kv_b_proj.weight" and split:
+            heads = x.reshape(c.num_attention_heads, -1, c.kv_lora_rank)
+            w.add_tensor(at + "attn_k_b.weight", np.ascontiguousarray(heads[:, :c.qk_nope_head_dim].swapaxes(1, 2)))
+            w.add_tensor(at + "attn_v_b.weight", np.ascontiguousarray(heads[:, c.qk_nope_head_dim:]))
+        else:
+            stem, suffix = rest.rsplit(".", 1)
+            w.add_tensor(f"{at}{(LAYER | LATENT)[stem]}.{suffix}", x)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def latent_ggufs():
+    sizes = SMALL | dict(num_key_value_heads=4, num_hidden_layers=2, kv_lora_rank=24, qk_nope_head_dim=16,
+                         qk_rope_head_dim=8, v_head_dim=12, moe_intermediate_size=16, n_routed_experts=6,
+                         num_experts_per_tok=2, first_k_dense_replace=1, experts_implementation="eager")
+    m = make(tf.DeepseekV2ForCausalLM, tf.DeepseekV2Config(**sizes, q_lora_rank=None, topk_method="greedy", n_group=1,
+             topk_group=1, n_shared_experts=1, rope_parameters={"rope_type": "default", "rope_theta": 300.0}), F16, 31)
+    latent_gguf("gguf_deepseek2_whole", m, split=False)
+    m = make(tf.DeepseekV3ForCausalLM, tf.DeepseekV3Config(**sizes, q_lora_rank=20, n_group=3, topk_group=2,
+             n_shared_experts=2, routed_scaling_factor=1.3, rope_parameters=dict(rope_type="yarn", factor=3.0,
+             original_max_position_embeddings=32, rope_theta=10000.0, mscale=1.0, mscale_all_dim=1.0)), F16, 32)
+    latent_gguf("gguf_deepseek2_split", m, split=True)
+
+
 if __name__ == "__main__":
     os.makedirs(OUT, exist_ok=True)
     folders()
     latents()
     ggufs()
+    latent_ggufs()

@@ -72,7 +72,9 @@ std::vector<Case> cases() {
                            "deepseek_v2_plain",
                            "deepseek_v3_yarn",
                            "deepseek_v3_halves",
-                           "deepseek_v32"}) {
+                           "deepseek_v32",
+                           "gguf_deepseek2_whole.gguf",
+                           "gguf_deepseek2_split.gguf"}) {
     const std::string model = std::string("variants/") + name;
     const double fair = model.ends_with("v32") ? kOtherKeys : kDefault;
     all.push_back({model, model.substr(0, model.find(".gguf")) + ".golden.safetensors", "", fair, 0});

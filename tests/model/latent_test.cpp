@@ -46,7 +46,8 @@ TEST_P(Latents, KeepTheirBitsForAnyThreads) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Latents,
                          testing::Values("variants/deepseek_v2_plain", "variants/deepseek_v3_yarn",
-                                         "variants/deepseek_v3_halves", "variants/deepseek_v32"),
+                                         "variants/deepseek_v3_halves", "variants/deepseek_v32",
+                                         "variants/gguf_deepseek2_split.gguf"),
                          [](const auto& info) { return test::test_name(info.param); });
 
 // Both forms run: a prompt and the same ids one by one do not give the same bits.
