@@ -34,21 +34,20 @@ struct AttentionKind {
   float soft_cap = 0;  // 0: none
 };
 
-// Decode cuts the keys of a unit (a kv head, up to 8 of its query heads) into blocks that run side by side, a cluster
-// of 16 together. The cut depends on the number of visible keys alone, so results do not depend on the device.
+// Decode cuts the keys of a unit (a kv head, up to 8 of its query heads) into blocks that run side by side. The cut
+// depends on the number of visible keys alone, so results do not depend on the device.
 inline constexpr int kUnitHeads = 8;
-inline constexpr int kClusterBlocks = 16;
 
 constexpr int attend_units(const CacheLayout& layout, int heads) {
   const int group = heads / layout.kv_heads;
   return layout.kv_heads * ((group + kUnitHeads - 1) / kUnitHeads);
 }
-// Of one unit: as many as make about 128 blocks in all.
-constexpr int attend_clusters(int units) { return units < 8 ? 8 / units : 1; }
-// Bytes behind Attention::scratch: a counter per unit, then the partial states of clusters.
+// Most blocks of a unit: about 128 in all, one for each multiprocessor; each one's state is merged by one of them.
+constexpr int attend_blocks(int units) { return units >= 128 ? 1 : units <= 4 ? 32 : 128 / units; }
+// Bytes behind Attention::scratch: a counter per unit, then the blocks' states.
 constexpr std::size_t attend_scratch_bytes(const CacheLayout& layout, int heads) {
   const int units = attend_units(layout, heads);
-  const std::size_t states = std::size_t{kUnitHeads} * static_cast<std::size_t>(units * attend_clusters(units));
+  const std::size_t states = std::size_t{kUnitHeads} * static_cast<std::size_t>(units * attend_blocks(units));
   return 256 * static_cast<std::size_t>((units + 63) / 64) +
          states * (static_cast<std::size_t>(layout.stored_dim()) + 2) * sizeof(float);
 }

@@ -1,8 +1,8 @@
-// Projections of many tokens on the device: y[t, r] = sum over i of w[r, i] x[t, i], with the prologue and epilogue of
-// a Project step.
+// Projects of many tokens on the device: y[t, r] = sum over i of w[r, i] x[t, i], with prologue and epilogue.
 //
-// Activations are rounded to bf16 and lie as Panels; weights as bf16 tiles (tile.hpp), or unpacked into such. Each
-// output is one chain over ascending columns, whatever the number of tokens, so a prompt may be cut anywhere.
+// Activations are rounded to bf16 and lie as Panels; weights are bf16 tiles (tile.hpp), or are unpacked into such. Each
+// output is one chain over ascending columns, whatever the number of tokens, so a prompt may be cut anywhere. A
+// DeviceProject's addresses are those of the first token; the next one's lie a row further.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,9 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/attend.hpp"
-#include "cuda/tile.hpp"
-#include "fourfold/program.hpp"
+#include "cuda/project.hpp"
 
 namespace fourfold::cuda {
 
@@ -20,8 +18,8 @@ inline constexpr int kPanelColumns = 64;  // 128 bytes
 inline constexpr int kTokenTile = 128;    // tokens of one block of threads
 inline constexpr int kTileGroups = 8;     // row groups of one block of threads
 
-// bf16 activations [columns / 64][tokens, padded][64], chunks swizzled as in cache.hpp; what is padded is never used,
-// but columns beyond the matrix are zeros.
+// bf16 activations [columns / 64][tokens, padded][64], chunks swizzled as in cache.hpp. Padded tokens are never used;
+// padded columns are zeros.
 struct Panels {
   std::byte* data = nullptr;
   int tokens = 0;
@@ -34,70 +32,36 @@ struct Panels {
   }
 };
 
-// Makes a Project's input: in = x, or (AddNorm) out = x + norm(y) where `y` is set; then panels of in * weight, and the
-// norm's scalar of each token, which is applied after the dot; or of in as it is where `weight` is none.
-struct Prepare {
-  const float* x = nullptr;  // [tokens, columns]
-  const float* y = nullptr;  // [tokens, columns], or none
-  const float* post_weight = nullptr;
-  float post_eps = 0;
-  float* sum = nullptr;           // [tokens, columns], where `y` is set
-  const float* weight = nullptr;  // [columns], or none
-  float eps = 0;
-  Panels panels{};
-  float* scale = nullptr;  // [tokens]
-};
-cudaError_t prepare(const Prepare& step, bool programmatic, cudaStream_t stream);
+// Makes a Project's input: its AddNorm, if there is one; then panels of the input times the norm's weight, and the
+// norm's scalar of each token, to be applied after the dot.                            scale [tokens]
+cudaError_t prepare(const DeviceProject& project, const Panels& panels, float* scale, bool programmatic,
+                    cudaStream_t stream);
 
-// How a product is finished: y = scale[t] dot + bias[r], then
-enum class Finish : std::uint8_t {
-  store,  // out[t, r] = y, soft-capped where soft_cap > 0
-  add,    // out[t, r] = residual[t, r] + y
-  gate,   // groups alternate between gate and up: out[t, r] = activation(gate) up
-};
-struct Product {
-  const std::uint8_t* tiles = nullptr;  // bf16
-  TileOrder order{};
-  int rows = 0;  // of the matrix; `gate`: of gate and up together, both whole groups or the last one short
-  Panels x{};
-  const float* scale = nullptr;  // [tokens]
-  const float* bias = nullptr;   // [rows as they lie in tiles], or none
-  Finish finish = Finish::store;
-  Activation activation = Activation::silu;
-  float soft_cap = 0;
-  const float* residual = nullptr;  // [tokens, out_width]
-  float* out = nullptr;             // [tokens, out_width]
-  int out_width = 0;
-};
-cudaError_t multiply(const Product& product, bool programmatic, cudaStream_t stream);
+// The dots and the epilogue; of an Append, the raw rows of its heads. The project's tiles are bf16.
+cudaError_t multiply(const DeviceProject& project, const Panels& x, const float* scale, bool programmatic,
+                     cudaStream_t stream);
+
+// The end of an Append whose raw rows are all there.
+cudaError_t append_heads(const DeviceProject& project, int tokens, bool programmatic, cudaStream_t stream);
 
 // Weights of any storage as bf16 tiles, rounded to nearest; `to` holds unpacked_order(order, columns).tiles() tiles.
 TileOrder unpacked_order(int groups, int columns);
 cudaError_t unpack_tiles(Storage storage, const std::uint8_t* tiles, const TileOrder& order, int columns,
-                         std::uint8_t* to, cudaStream_t stream);
+                         std::uint8_t* to, bool programmatic, cudaStream_t stream);
 
-// The epilogue of query, key and value: norms of heads, rotation, append to the cache.
-struct AppendHeads {
-  const float* dots = nullptr;  // [tokens, width]: query heads from column 0, keys and values from their own on
-  int width = 0;
-  int key_column = 0, value_column = 0;
-  int tokens = 0, heads = 0;
-  const float* query_norm = nullptr;  // [head_dim], or none
-  const float* key_norm = nullptr;
-  float query_eps = 0, key_eps = 0;
-  const float2* turns = nullptr;  // [tokens][turned / 2] {cos, sin}, or none
-  int turned = 0;                 // leading dims of a head
-  bool interleaved = false;
-  const int* position = nullptr;
-  float* query = nullptr;  // [tokens, heads, head_dim]
-  std::byte* cache = nullptr;
-  CacheLayout layout{};
-  KvType type = KvType::bf16;
+// All of the above for one launch of a plan. Scratch: panels and scale for `tokens`, tiles for the project unpacked.
+struct PromptScratch {
+  std::byte* panels = nullptr;
+  float* scale = nullptr;
+  std::uint8_t* tiles = nullptr;
 };
-cudaError_t append_heads(const AppendHeads& step, bool programmatic, cudaStream_t stream);
+cudaError_t project_prompt(const DeviceProject& project, int tokens, const PromptScratch& scratch, bool programmatic,
+                           cudaStream_t stream);
 
-// turns[t][pair] = {cos, sin} of (*position + t) * inverse_frequency[pair], in double until the end.
-cudaError_t make_turns(const double* inverse_frequency, int pairs, const int* position, int tokens, float2* turns,
-                       bool programmatic, cudaStream_t stream);
+// Floats from a token's to the next one's: of what the project writes.
+constexpr int row_of(const DeviceProject& p) {
+  return p.epilogue == DeviceEpilogue::append ? (p.heads.heads + 2 * p.heads.layout.kv_heads) * p.heads.layout.head_dim
+                                              : p.dots[0].rows;
+}
 
 }  // namespace fourfold::cuda

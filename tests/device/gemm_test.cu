@@ -78,63 +78,67 @@ void expect_near(const std::vector<float>& got, const std::vector<double>& exact
         << name << ": token " << i / width << ", row " << i % width << ": " << got[i] << ", not " << exact[i];
 }
 
-void check(int tokens, int rows, int columns, int batch, Finish finish, bool normed) {
+const char* name_of(DeviceEpilogue epilogue) {
+  const char* names[] = {"store", "add", "gated", "append"};
+  return names[static_cast<int>(epilogue)];
+}
+
+void check(int tokens, int rows, int columns, int batch, DeviceEpilogue epilogue, bool normed) {
   const std::string name = std::to_string(tokens) + " tokens, " + std::to_string(rows) + " x " +
-                           std::to_string(columns) + ", batch " + std::to_string(batch) + ", finish " +
-                           std::to_string(static_cast<int>(finish)) + (normed ? ", normed" : "");
+                           std::to_string(columns) + ", batch " + std::to_string(batch) + ", " + name_of(epilogue) +
+                           (normed ? ", normed" : "");
   const Weights w(rows, columns, batch, tokens + rows);
   const Input in(tokens, columns, columns);
-  const float eps = 1e-5f;
-  const int width = finish == Finish::gate ? rows / 2 : rows;
-  const std::vector<float> bias_values = noise_vector(rows, 5),
-                           residual_values = noise_vector(std::size_t(tokens) * width, 6);
-  const Buffer<float> bias(bias_values), residual(residual_values), out(std::size_t(tokens) * width);
-  ASSERT_EQ(prepare({.x = in.x.get(),
-                     .weight = normed ? in.norm.get() : nullptr,
-                     .eps = eps,
-                     .panels = in.panels(),
-                     .scale = in.scale.get()},
-                    false, nullptr),
-            cudaSuccess);
-  const float cap = finish == Finish::store ? 30.f : 0.f;
-  ASSERT_EQ(multiply({.tiles = w.tiles.get(),
-                      .order = w.order,
-                      .rows = rows,
-                      .x = in.panels(),
-                      .scale = normed ? in.scale.get() : nullptr,
-                      .bias = bias.get(),
-                      .finish = finish,
-                      .activation = Activation::silu,
-                      .soft_cap = cap,
-                      .residual = residual.get(),
-                      .out = out.get(),
-                      .out_width = width},
-                     false, nullptr),
-            cudaSuccess);
+  const float eps = 1e-5f, dot_scale = 0.5f, residual_scale = 0.75f;
+  const bool gated = epilogue == DeviceEpilogue::gated;
+  const int width = gated ? rows / 2 : rows;
+  const std::vector<float> bias_values = noise_vector(rows, 5), scale_values = noise_vector(rows, 7);
+  const std::vector<float> residual_values = noise_vector(std::size_t(tokens) * width, 6);
+  const Buffer<float> bias(bias_values), scales(scale_values), residual(residual_values);
+  const Buffer<float> out(std::size_t(tokens) * width);
+  const float cap = epilogue == DeviceEpilogue::store ? 30.f : 0.f;
+  DeviceProject p;
+  p.tiles = w.tiles.get();
+  p.order = w.order;
+  p.columns = columns;
+  p.in = in.x.get();
+  if (normed) p.norm = {in.norm.get(), eps, 1};
+  p.dot_count = gated ? 2 : 1;
+  p.dots[0] = {0, width, bias.get(), scales.get(), dot_scale, 0};
+  p.dots[1] = {0, width, bias.get() + width, scales.get() + width, dot_scale, 0};
+  p.epilogue = epilogue;
+  p.activation = gated ? Activation::silu : Activation::none;
+  p.soft_cap = cap;
+  p.residual = residual.get();
+  p.residual_scale = residual_scale;
+  p.out = out.get();
+  ASSERT_EQ(prepare(p, in.panels(), in.scale.get(), false, nullptr), cudaSuccess);
+  ASSERT_EQ(multiply(p, in.panels(), in.scale.get(), true, nullptr), cudaSuccess);
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess) << name << ": " << cudaGetErrorString(cudaGetLastError());
   std::vector<double> exact, size;
   for (int t = 0; t < tokens; ++t) {
     const double scale = normed ? in.scalar(t, eps) : 1;
-    const auto dot = [&](int row, double& norm) {
+    const auto dot = [&](int row, int place, double& norm) {  // its place among scales and biases
       double sum = 0, squares = 0;
       for (int i = 0; i < columns; ++i) {
         const double p = double{w.values[std::size_t(row) * columns + i]} * in.rounded(t, i, normed);
         sum += p, squares += p * p;
       }
-      norm = std::sqrt(squares) * scale;
-      return sum * scale + bias_values[row];
+      const double by_row = scale * scale_values[place];
+      norm = std::abs(std::sqrt(squares) * by_row);
+      return dot_scale * (sum * by_row + bias_values[place]);
     };
     for (int r = 0; r < width; ++r) {
       double norm = 0, other = 0;
       double y = 0;
-      if (finish == Finish::gate) {
+      if (gated) {
         const int row = r / 16 * 32 + r % 16;
-        const double gate = dot(row, norm), up = dot(row + 16, other);
+        const double gate = dot(row, r, norm), up = dot(row + 16, width + r, other);
         y = gate / (1 + std::exp(-gate)) * up;
         norm = 2 * (norm * std::abs(up) + other * std::abs(gate));
       } else {
-        y = dot(r, norm);
-        if (finish == Finish::add) y += residual_values[std::size_t(t) * width + r];
+        y = dot(r, r, norm);
+        if (epilogue == DeviceEpilogue::add) y += residual_scale * residual_values[std::size_t(t) * width + r];
         if (cap > 0) y = cap * std::tanh(y / cap);
       }
       exact.push_back(y), size.push_back(norm + 1);
@@ -146,8 +150,8 @@ void check(int tokens, int rows, int columns, int batch, Finish finish, bool nor
 TEST_F(Gemm, MultipliesEverySize) {
   for (int tokens : {1, 2, 5, 128, 129, 300})
     for (const auto& [rows, columns] : {std::pair{16, 64}, {40, 48}, {128, 512}, {200, 576}, {30, 1000}, {129, 1088}}) {
-      check(tokens, rows, columns, 1, Finish::store, false);
-      check(tokens, rows, columns, 3, Finish::add, true);
+      check(tokens, rows, columns, 1, DeviceEpilogue::store, false);
+      check(tokens, rows, columns, 3, DeviceEpilogue::add, true);
       if (HasFatalFailure()) return;
     }
 }
@@ -155,7 +159,7 @@ TEST_F(Gemm, MultipliesEverySize) {
 TEST_F(Gemm, Gates) {
   for (int tokens : {2, 77, 128})
     for (const auto& [rows, columns] : {std::pair{32, 64}, {160, 576}, {256, 512}, {320, 128}}) {
-      check(tokens, rows, columns, 2, Finish::gate, true);
+      check(tokens, rows, columns, 2, DeviceEpilogue::gated, true);
       if (HasFatalFailure()) return;
     }
 }
@@ -166,22 +170,17 @@ TEST_F(Gemm, PromptsMayBeCutAnywhere) {
   const Buffer<float> out(150 * 200);
   const auto run = [&](int first, int count) {
     const Panels panels{in.bytes.get(), count, in.columns};
-    EXPECT_EQ(prepare({.x = in.x.get() + first * in.columns,
-                       .weight = in.norm.get(),
-                       .eps = 1e-6f,
-                       .panels = panels,
-                       .scale = in.scale.get()},
-                      true, nullptr),
-              cudaSuccess);
-    EXPECT_EQ(multiply({.tiles = w.tiles.get(),
-                        .order = w.order,
-                        .rows = 200,
-                        .x = panels,
-                        .scale = in.scale.get(),
-                        .out = out.get() + first * 200,
-                        .out_width = 200},
-                       true, nullptr),
-              cudaSuccess);
+    DeviceProject p;
+    p.tiles = w.tiles.get();
+    p.order = w.order;
+    p.columns = in.columns;
+    p.in = in.x.get() + first * in.columns;
+    p.norm = {in.norm.get(), 1e-6f, 1};
+    p.dot_count = 1;
+    p.dots[0].rows = 200;
+    p.out = out.get() + first * 200;
+    EXPECT_EQ(prepare(p, panels, in.scale.get(), true, nullptr), cudaSuccess);
+    EXPECT_EQ(multiply(p, panels, in.scale.get(), true, nullptr), cudaSuccess);
   };
   run(0, 150);
   const std::vector<float> whole = out.host();
@@ -199,17 +198,14 @@ TEST_F(Gemm, AddsANormBeforeANorm) {
   const Input in(tokens, columns, 8);
   const std::vector<float> y = noise_vector(std::size_t(tokens) * columns, 9), post = noise_vector(columns, 10);
   const Buffer<float> y_device(y), post_device(post), sum(y.size());
-  ASSERT_EQ(prepare({.x = in.x.get(),
-                     .y = y_device.get(),
-                     .post_weight = post_device.get(),
-                     .post_eps = 1e-6f,
-                     .sum = sum.get(),
-                     .weight = in.norm.get(),
-                     .eps = 1e-5f,
-                     .panels = in.panels(),
-                     .scale = in.scale.get()},
-                    false, nullptr),
-            cudaSuccess);
+  DeviceProject p;
+  p.columns = columns;
+  p.add_x = in.x.get();
+  p.add_y = y_device.get();
+  p.add_norm = {post_device.get(), 1e-6f, 1};
+  p.add_out = sum.get();
+  p.norm = {in.norm.get(), 1e-5f, 1};
+  ASSERT_EQ(prepare(p, in.panels(), in.scale.get(), false, nullptr), cudaSuccess);
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   const std::vector<float> got = sum.host(), scale = in.scale.host();
   for (int t = 0; t < tokens; ++t) {
@@ -241,7 +237,7 @@ TEST_F(Gemm, UnpacksEveryStorage) {
                         std::min(kTileRows, rows - group * kTileRows), columns, 1.5f},
                        slice * T::kColumns, &packed[static_cast<std::size_t>(order.index(group, slice)) * T::kBytes]);
       const Buffer<std::uint8_t> from(packed), out(static_cast<std::size_t>(to.tiles()) * Tile<Storage::bf16>::kBytes);
-      ASSERT_EQ(unpack_tiles(storage.storage, from.get(), order, columns, out.get(), nullptr), cudaSuccess);
+      ASSERT_EQ(unpack_tiles(storage.storage, from.get(), order, columns, out.get(), false, nullptr), cudaSuccess);
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
       const std::vector<std::uint8_t> got = out.host();
       for (int row = 0; row < groups * kTileRows; ++row)
@@ -263,23 +259,33 @@ TEST_F(Gemm, UnpacksEveryStorage) {
 TEST_F(Gemm, AppendsHeads) {
   for (const auto& [d, turned, interleaved] :
        {std::tuple{128, 128, false}, {64, 64, true}, {256, 256, false}, {80, 20, false}, {16, 16, true}}) {
-    const int heads = 5, kv_heads = 2, tokens = 67, start = 60, width = (heads + 2 * kv_heads) * d + 7;
+    const int heads = 5, kv_heads = 2, tokens = 67, start = 60, width = (heads + 2 * kv_heads) * d;
     const CacheLayout layout{kv_heads, d, 2, start + tokens};
     const std::vector<float> dots = noise_vector(std::size_t(tokens) * width, d), norms = noise_vector(2 * d, 3);
     std::vector<double> frequency;
     for (int i = 0; i < turned / 2; ++i) frequency.push_back(std::pow(10000.0, -2.0 * i / turned));
-    const Buffer<float> dots_device(dots), norms_device(norms), query(std::size_t(tokens) * heads * d);
-    const Buffer<double> frequency_device(frequency);
+    std::vector<float2> turn_values;
+    for (int t = 0; t < start + tokens; ++t)
+      for (double f : frequency)
+        turn_values.push_back({static_cast<float>(std::cos(t * f)), static_cast<float>(std::sin(t * f))});
+    const Buffer<float> raw(dots), norms_device(norms), query(std::size_t(tokens) * heads * d);
     const Buffer<int> position(std::vector<int>{start});
-    const Buffer<float2> turns(std::size_t(tokens) * turned / 2);
+    const Buffer<float2> turns(turn_values);
     const Buffer<std::byte> cache(static_cast<std::size_t>(layout.bytes()));
-    ASSERT_EQ(make_turns(frequency_device.get(), turned / 2, position.get(), tokens, turns.get(), false, nullptr),
-              cudaSuccess);
-    ASSERT_EQ(append_heads({dots_device.get(), width, heads * d, (heads + kv_heads) * d, tokens, heads,
-                            norms_device.get(), norms_device.get() + d, 1e-6f, 1e-5f, turns.get(), turned, interleaved,
-                            position.get(), query.get(), cache.get(), layout, KvType::bf16},
-                           false, nullptr),
-              cudaSuccess);
+    DeviceProject p;
+    p.epilogue = DeviceEpilogue::append;
+    p.position = position.get();
+    p.heads.raw = raw.get();
+    p.heads.query_norm = {norms_device.get(), 1e-6f, 1};
+    p.heads.key_norm = {norms_device.get() + d, 1e-5f, 1};
+    p.heads.turns = turns.get();
+    p.heads.rope_dims = turned;
+    p.heads.interleaved = interleaved;
+    p.heads.heads = heads;
+    p.heads.query = query.get();
+    p.heads.cache = cache.get();
+    p.heads.layout = layout;
+    ASSERT_EQ(append_heads(p, tokens, false, nullptr), cudaSuccess);
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     const std::vector<float> queries = query.host();
     const std::vector<std::byte> bytes = cache.host();

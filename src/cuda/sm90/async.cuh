@@ -54,45 +54,6 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, in
                : "memory");
 }
 
-// Blocks of threads that run together and read each other's shared memory.
-__device__ __forceinline__ int cluster_rank() {
-  int rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-__device__ __forceinline__ int cluster_size() {
-  int size;
-  asm volatile("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(size));
-  return size;
-}
-// Threads that ended do not count; what was written to shared memory before is visible to the cluster after.
-__device__ __forceinline__ void sync_cluster() {
-  __syncwarp();
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
-}
-// The address of another block's shared memory that is `address` in this one's.
-__device__ __forceinline__ std::uint32_t address_in(int rank, std::uint32_t address) {
-  std::uint32_t there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-  return there;
-}
-__device__ __forceinline__ float4 load4_from_cluster(std::uint32_t address) {
-  float4 v;
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "r"(address)
-               : "memory");
-  return v;
-}
-__device__ __forceinline__ float2 load2_from_cluster(std::uint32_t address) {
-  float2 v;
-  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
-  return v;
-}
-
 template <int kSlots>
 struct Ring {
   static constexpr int kBarrierBytes = 2 * kSlots * 8;

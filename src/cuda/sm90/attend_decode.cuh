@@ -3,9 +3,8 @@
 // A block of threads takes one block of keys of one kv head and up to 8 of its query heads. A producer thread streams
 // leaves through a ring; four warps take 16 keys of each leaf, with a state of their own. Query heads are the rows of a
 // 16-row matrix product: rows 0-7 hold a query's (or a weight's) high part, rows 8-15 what rounding left, so that only
-// the cache's own rounding remains. States merge in order: warps, then blocks through their cluster's shared memory,
-// then clusters, where a unit has several, through scratch. Leaves without this token's key are fetched before the
-// kernel before this one ends.
+// the cache's own rounding remains. States merge in order: warps in shared memory, then blocks in scratch by the one
+// that ends last. Leaves without this token's key are fetched before the kernel before this one ends.
 #pragma once
 
 #include "cuda/sm90/async.cuh"
@@ -32,8 +31,8 @@ struct DecodeShape {
   static constexpr int kPartBytes = kLeafKeys * kDim * Kv::kBytes;
   static constexpr int kRoom = (kDim <= 128 ? 112 : 192) * 1024;
   static constexpr int kSlots = kRoom / kPartBytes < 14 ? kRoom / kPartBytes : 14;
-  static constexpr int kRow = kDim + 4;                      // floats between states: no bank conflicts
-  static constexpr int kStates = (kWarps + 1) * kUnitHeads;  // the warps', then the block's
+  static constexpr int kRow = kDim + 4;  // floats between states: no bank conflicts
+  static constexpr int kStates = kWarps * kUnitHeads;
   static constexpr int kStateBytes = kStates * (kRow + 2) * 4;
   static constexpr int kRingBytes = kSlots * kPartBytes > kStateBytes ? kSlots* kPartBytes : kStateBytes;
   static constexpr int kSharedBytes = kRingBytes + Ring<kSlots>::kBarrierBytes;
@@ -53,13 +52,13 @@ struct Unit {
 template <class Shape>
 struct Partials {     // in scratch
   unsigned* arrived;  // [units]
-  float* sums;        // [unit][cluster][head]{m, l}
-  float* outputs;     // [unit][cluster][head][kDim]
+  float2* sums;       // [unit][block][head]{m, l}
+  float* outputs;     // [unit][block][head][kDim]
 
-  __device__ Partials(const Attention& a, int units, int clusters) {
+  __device__ Partials(const Attention& a, int units, int blocks) {
     arrived = static_cast<unsigned*>(a.scratch);
-    sums = reinterpret_cast<float*>(arrived + (units + 63) / 64 * 64);
-    outputs = sums + units * clusters * kUnitHeads * 2;
+    sums = reinterpret_cast<float2*>(arrived + (units + 63) / 64 * 64);
+    outputs = reinterpret_cast<float*>(sums + units * blocks * kUnitHeads);
   }
 };
 
@@ -79,16 +78,16 @@ class Decode {
     if (threadIdx.x == 0) ring.init(Shape::kWarps);
     __syncthreads();
     if (threadIdx.x >= Shape::kWarps * 32) {
-      if (threadIdx.x == Shape::kWarps * 32) {
-        find_leaves();
-        produce(ring);
-      }
+      if (threadIdx.x > Shape::kWarps * 32) return;
+      find_leaves();
+      produce(ring);
       return;
     }
     wait_for_previous_kernel();
     let_next_kernel_start();
     load_query();
     find_leaves();
+    if (static_cast<int>(blockIdx.x) >= blocks_) return;
     consume(ring);
     merge();
   }
@@ -99,6 +98,7 @@ class Decode {
   __device__ void find_leaves() {
     keys_ = visited(walk_, {position_, position_ + 1}, min(position_ + 1, a_.layout.positions));
     const Cut all = cut(keys_, gridDim.x);
+    blocks_ = max(all.count, 1);
     begin_ = all.first + static_cast<int>(blockIdx.x) * all.leaves;
     end_ = min(begin_ + all.leaves, (keys_.end + kLeafKeys - 1) / kLeafKeys);
   }
@@ -230,6 +230,8 @@ class Decode {
       for (int i = 0; i < 2; ++i) output(mine)[Kv::value_dim(tile, t, i)] = out_[tile][i] + out_[tile][2 + i];
     if (t == 0) *sum(mine) = {sum_.m, sum_.l};
     sync_consumers();
+    const Partials<Shape> partials(a_, gridDim.y, gridDim.x);
+    const int first_state = unit_.index * static_cast<int>(gridDim.x) * kUnitHeads;  // of the unit
     for (int item = threadIdx.x; item < items(); item += Shape::kWarps * 32) {
       const int head = item / (kDim / 4), dim = item % (kDim / 4) * 4;
       RunningSum total;
@@ -237,67 +239,43 @@ class Decode {
       join<Shape::kWarps>(
           Shape::kWarps, [&](int w) { return *sum(w * kUnitHeads + head); },
           [&](int w) { return *reinterpret_cast<const float4*>(output(w * kUnitHeads + head) + dim); }, total, o);
-      const int block = Shape::kWarps * kUnitHeads + head;
-      *reinterpret_cast<float4*>(output(block) + dim) = o;
-      if (dim == 0) *sum(block) = {total.m, total.l};
-    }
-    sync_cluster();
-    merge_cluster();
-    sync_cluster();  // nobody ends while others read its memory
-  }
-
-  // Four neighbouring dims of a head are an item; each block of a cluster finishes some.
-  __device__ int items() const { return unit_.heads * kDim / 4; }
-
-  __device__ void merge_cluster() {
-    const int size = cluster_size(), clusters = static_cast<int>(gridDim.x) / size;
-    const int cluster = static_cast<int>(blockIdx.x) / size;
-    const Partials<Shape> partials(a_, gridDim.y, clusters);
-    for (int item = cluster_rank() + size * static_cast<int>(threadIdx.x); item < items();
-         item += size * Shape::kWarps * 32) {
-      const int head = item / (kDim / 4), dim = item % (kDim / 4) * 4, block = Shape::kWarps * kUnitHeads + head;
-      const std::uint32_t sum_at = shared_address(sum(block)), output_at = shared_address(output(block) + dim);
-      RunningSum total;
-      float4 o;
-      join<16>(
-          size, [&](int rank) { return load2_from_cluster(address_in(rank, sum_at)); },
-          [&](int rank) { return load4_from_cluster(address_in(rank, output_at)); }, total, o);
-      if (clusters == 1) {
+      if (blocks_ == 1) {
         finish(head, dim, total, o);
         continue;
       }
-      const int state = (unit_.index * clusters + cluster) * kUnitHeads + head;
+      const int state = first_state + static_cast<int>(blockIdx.x) * kUnitHeads + head;
       __stcg(reinterpret_cast<float4*>(partials.outputs + std::int64_t{state} * kDim + dim), o);
-      if (dim == 0) __stcg(reinterpret_cast<float2*>(partials.sums) + state, float2{total.m, total.l});
+      if (dim == 0) __stcg(partials.sums + state, float2{total.m, total.l});
     }
-    if (clusters > 1 && is_last(partials.arrived + unit_.index)) merge_clusters(partials, clusters);
+    if (blocks_ > 1 && is_last(partials.arrived + unit_.index)) merge_blocks(partials, first_state);
   }
 
-  // Whether all other blocks of the unit have written their items.
+  // Four neighbouring dims of a head are an item.
+  __device__ int items() const { return unit_.heads * kDim / 4; }
+
+  // Whether all other blocks of the unit have written their states.
   __device__ bool is_last(unsigned* arrived) {
     sync_consumers();
     if (threadIdx.x == 0) {
       unsigned before;
       asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(arrived) : "memory");
-      *reinterpret_cast<unsigned*>(memory_) = before;  // over a warp's state, which is merged
-      if (before + 1 == gridDim.x) *arrived = 0;       // for the next launch
+      *reinterpret_cast<unsigned*>(memory_) = before;                  // over a warp's state, which is merged
+      if (before + 1 == static_cast<unsigned>(blocks_)) *arrived = 0;  // for the next launch
     }
     sync_consumers();
-    return *reinterpret_cast<const unsigned*>(memory_) + 1 == gridDim.x;
+    return *reinterpret_cast<const unsigned*>(memory_) + 1 == static_cast<unsigned>(blocks_);
   }
 
-  __device__ void merge_clusters(const Partials<Shape>& partials, int clusters) {
+  __device__ void merge_blocks(const Partials<Shape>& partials, int first_state) {
     for (int item = threadIdx.x; item < items(); item += Shape::kWarps * 32) {
       const int head = item / (kDim / 4), dim = item % (kDim / 4) * 4;
-      const int first = unit_.index * clusters * kUnitHeads + head;
+      const auto state = [&](int block) { return std::int64_t{first_state} + block * kUnitHeads + head; };
       RunningSum total;
       float4 o;
       join<16>(
-          clusters,
-          [&](int c) { return __ldcg(reinterpret_cast<const float2*>(partials.sums) + first + c * kUnitHeads); },
-          [&](int c) {
-            return __ldcg(
-                reinterpret_cast<const float4*>(partials.outputs + std::int64_t{first + c * kUnitHeads} * kDim + dim));
+          blocks_, [&](int block) { return __ldcg(partials.sums + state(block)); },
+          [&](int block) {
+            return __ldcg(reinterpret_cast<const float4*>(partials.outputs + state(block) * kDim + dim));
           },
           total, o);
       finish(head, dim, total, o);
@@ -344,7 +322,7 @@ class Decode {
   const S& score_;
   Unit unit_;
   char* memory_;
-  int position_, begin_ = 0, end_ = 0;
+  int position_, blocks_ = 1, begin_ = 0, end_ = 0;
   Range keys_{};
   int warp_ = static_cast<int>(threadIdx.x) / 32, lane_ = static_cast<int>(threadIdx.x) % 32;
   std::uint32_t query_[kDim / 16][4];
@@ -363,10 +341,10 @@ __global__ void __launch_bounds__(DecodeShape<Kv, kDim>::kThreads, kDim <= 128 ?
 template <class Kv, int kDim, class W, class S>
 cudaError_t launch_decode(const Attention& a, const W& walk, const S& score, bool programmatic, cudaStream_t stream) {
   const int units = attend_units(a.layout, a.heads);
-  const dim3 grid(static_cast<unsigned>(kClusterBlocks * attend_clusters(units)), static_cast<unsigned>(units));
+  const dim3 grid(static_cast<unsigned>(attend_blocks(units)), static_cast<unsigned>(units));
   using Shape = DecodeShape<Kv, kDim>;
-  return launch(decode_kernel<Kv, kDim, W, S>,
-                {grid, Shape::kThreads, Shape::kSharedBytes, programmatic, kClusterBlocks}, stream, a, walk, score);
+  return launch(decode_kernel<Kv, kDim, W, S>, {grid, Shape::kThreads, Shape::kSharedBytes, programmatic}, stream, a,
+                walk, score);
 }
 
 }  // namespace fourfold::cuda::sm90

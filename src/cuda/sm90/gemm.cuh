@@ -7,11 +7,9 @@
 // weights follow each other.
 #pragma once
 
-#include <fourfold/epilogue.hpp>
-
 #include "cuda/gemm.hpp"
+#include "cuda/sm90/activation.cuh"
 #include "cuda/sm90/async.cuh"
-#include "cuda/sm90/launch.cuh"
 #include "cuda/sm90/wgmma.cuh"
 
 namespace fourfold::cuda::sm90 {
@@ -36,8 +34,10 @@ class Gemm {
   using Shape = GemmShape;
 
  public:
-  __device__ Gemm(const Product& p, char* memory)
+  __device__ Gemm(const DeviceProject& p, const Panels& x, const float* scale, char* memory)
       : p_(p),
+        x_(x),
+        scale_(scale),
         memory_(memory + (1024 - shared_address(memory) % 1024) % 1024),
         first_token_(static_cast<int>(blockIdx.x) * kTokenTile),
         first_group_(static_cast<int>(blockIdx.y) * kTileGroups) {}
@@ -65,8 +65,8 @@ class Gemm {
     const std::uint8_t* strip = p_.tiles + p_.order.index(group, 0) * kTile;
     const std::int64_t next_tile =
         p_.order.slices > 1 ? (p_.order.index(group, 1) - p_.order.index(group, 0)) * kTile : 0;
-    const std::byte* tokens = p_.x.data + std::int64_t{first_token_} * 128;
-    for (int panel = 0; panel < p_.x.panels(); ++panel) {
+    const std::byte* tokens = x_.data + std::int64_t{first_token_} * 128;
+    for (int panel = 0; panel < x_.panels(); ++panel) {
       ring.acquire();
       const std::uint32_t slot = slots + ring.slot * Shape::kStageBytes;
       if (lane_ == 0) ring.full().expect(Shape::kStageBytes);
@@ -78,7 +78,7 @@ class Gemm {
       } else if (lane_ == kTileGroups) {
         if (panel == 0) wait_for_previous_kernel();  // which makes the tokens; weights are there
         copy_bulk(slot, tokens, Shape::kPanelBytes, ring.full());
-        tokens += std::int64_t{p_.x.padded_tokens()} * 128;
+        tokens += std::int64_t{x_.padded_tokens()} * 128;
       }
       ring.next();
     }
@@ -105,7 +105,7 @@ class Gemm {
   // Two stages a turn, so that the weights of the next one arrive in registers while one is multiplied.
   __device__ void consume(Ring<Shape::kSlots> ring) {
     std::uint32_t even[Shape::kSteps][4], odd[Shape::kSteps][4];
-    const int panels = p_.x.panels();
+    const int panels = x_.panels();
     ring.wait();
     load_weights(even, ring.slot);
     for (int panel = 0; panel < panels; panel += 2) {
@@ -137,72 +137,83 @@ class Gemm {
       sums[token * Shape::kRowFloats + row] = sums_[i];
     }
     sync_consumers();
-    const int end = min(kTokenTile, p_.x.tokens - first_token_);
+    const int end = min(kTokenTile, x_.tokens - first_token_);
     for (int token = warp_; token < end; token += Shape::kConsumers / 32) {
       const float* row = sums + token * Shape::kRowFloats;
-      p_.finish == Finish::gate ? gate(first_token_ + token, row) : store(first_token_ + token, row);
+      p_.epilogue == DeviceEpilogue::gated ? gate(first_token_ + token, row) : store(first_token_ + token, row);
     }
   }
 
-  __device__ float4 dots(int token, const float* sums, int row) const {
-    const float4 y = *reinterpret_cast<const float4*>(sums + row);
-    const float scale = p_.scale != nullptr ? p_.scale[token] : 1;
-    float bias[4] = {};
-    if (p_.bias != nullptr)
-      for (int i = 0; i < 4; ++i)
-        if (first_row() + row + i < p_.rows) bias[i] = p_.bias[first_row() + row + i];
-    return {fmaf(y.x, scale, bias[0]), fmaf(y.y, scale, bias[1]), fmaf(y.z, scale, bias[2]), fmaf(y.w, scale, bias[3])};
+  // Row `row` of a dot, from its sum.
+  __device__ float scaled(const DeviceDot& dot, int row, float sum) const {
+    if (row >= dot.rows) return 0;
+    const float y = dot.scales != nullptr ? sum * dot.scales[row] : sum;
+    return dot.scale * (dot.bias != nullptr ? y + dot.bias[row] : y);
   }
-  __device__ int first_row() const { return first_group_ * kTileRows; }
 
-  // Four rows of a lane from `row` on, as many as there are.
-  __device__ void put(int token, int row, float4 y) const {
-    float* out = p_.out + std::int64_t{token} * p_.out_width + row;
-    if (p_.out_width % 4 == 0 && row + 4 <= p_.out_width) {
-      *reinterpret_cast<float4*>(out) = y;
+  // Four rows of a lane from `column` on, as many as there are before `end`.
+  __device__ void put(float* row, int column, int end, float4 y) const {
+    if (column + 4 <= end && reinterpret_cast<std::uintptr_t>(row + column) % 16 == 0) {
+      *reinterpret_cast<float4*>(row + column) = y;
       return;
     }
     const float values[] = {y.x, y.y, y.z, y.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      if (row + i < p_.out_width) out[i] = values[i];
+      if (column + i < end) row[column + i] = values[i];
   }
 
   __device__ void store(int token, const float* sums) const {
-    const int row = first_row() + 4 * lane_;
-    if (row >= p_.out_width) return;
-    float4 y = dots(token, sums, 4 * lane_);
-    if (p_.finish == Finish::add) {
-      const float* x = p_.residual + std::int64_t{token} * p_.out_width + row;
-      const auto at = [&](int i) { return row + i < p_.out_width ? x[i] : 0.f; };
-      y = {at(0) + y.x, at(1) + y.y, at(2) + y.z, at(3) + y.w};
+    const int group = first_group_ + lane_ / 4;
+    if (group >= p_.order.groups) return;
+    const int d = p_.dot_count > 2 && group >= p_.dots[2].first_group   ? 2
+                  : p_.dot_count > 1 && group >= p_.dots[1].first_group ? 1
+                                                                        : 0;
+    const DeviceDot& dot = p_.dots[d];
+    const int row = (group - dot.first_group) * kTileRows + lane_ % 4 * 4;
+    const float factor = scale_[token];
+    const std::int64_t at = std::int64_t{token} * row_of(p_);
+    float y[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      y[i] = scaled(dot, row + i, sums[4 * lane_ + i] * factor);
+      if (p_.epilogue == DeviceEpilogue::add) {
+        if (row + i < dot.rows) y[i] = fmaf(p_.residual_scale, p_.residual[at + row + i], y[i]);
+      } else if (p_.epilogue == DeviceEpilogue::store) {
+        y[i] = activated(p_.activation, p_.soft_cap > 0 ? p_.soft_cap * fourfold::tanh(y[i] / p_.soft_cap) : y[i]);
+      }
     }
-    if (p_.soft_cap > 0) {
-      const SoftCap cap{p_.soft_cap};
-      y = {cap(y.x, 0, 0), cap(y.y, 0, 0), cap(y.z, 0, 0), cap(y.w, 0, 0)};
-    }
-    put(token, row, y);
+    float* out = p_.epilogue == DeviceEpilogue::append ? p_.heads.raw : p_.out;
+    put(out + at, dot.first_row + row, dot.first_row + dot.rows, {y[0], y[1], y[2], y[3]});
   }
 
+  // Groups alternate between gate and up.
   __device__ void gate(int token, const float* sums) const {
     if (lane_ >= 16) return;
-    const int pair = lane_ / 4, row = lane_ % 4 * 4;
-    const float4 gate = dots(token, sums, pair * 32 + row), up = dots(token, sums, pair * 32 + 16 + row);
-    const auto act = [&](float x) { return p_.activation == Activation::silu ? Silu{}(x, 0, 0) : GeluTanh{}(x, 0, 0); };
-    put(token, (first_group_ / 2 + pair) * kTileRows + row,
-        {act(gate.x) * up.x, act(gate.y) * up.y, act(gate.z) * up.z, act(gate.w) * up.w});
+    const int pair = lane_ / 4, row = (first_group_ / 2 + pair) * kTileRows + lane_ % 4 * 4;
+    const float* own = sums + pair * 2 * kTileRows + lane_ % 4 * 4;
+    const float factor = scale_[token];
+    float y[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      y[i] = activated(p_.activation, scaled(p_.dots[0], row + i, own[i] * factor)) *
+             scaled(p_.dots[1], row + i, own[kTileRows + i] * factor);
+    put(p_.out + std::int64_t{token} * row_of(p_), row, p_.dots[0].rows, {y[0], y[1], y[2], y[3]});
   }
 
-  const Product& p_;
+  const DeviceProject& p_;
+  const Panels& x_;
+  const float* scale_;
   char* memory_;
   int first_token_, first_group_;
   int warp_ = static_cast<int>(threadIdx.x) / 32, lane_ = static_cast<int>(threadIdx.x) % 32;
   float sums_[64] = {};
 };
 
-__global__ void __launch_bounds__(GemmShape::kThreads, 1) gemm_kernel(const __grid_constant__ Product product) {
+__global__ void __launch_bounds__(GemmShape::kThreads, 1)
+    gemm_kernel(const __grid_constant__ DeviceProject project, const __grid_constant__ Panels x, const float* scale) {
   extern __shared__ __align__(1024) char memory[];
-  Gemm(product, memory).run();
+  Gemm(project, x, scale, memory).run();
 }
 
 }  // namespace fourfold::cuda::sm90
