@@ -24,13 +24,18 @@ status CudaExecutor::prepare() {
   auto memory = allocate_sequence(program, options_, arena);
   if (!memory.ok()) return memory.error();
   memory_ = std::move(memory).value();
-  plan_ = resolve(program, model_->weights, memory_, arena);
-  auto staging = PinnedMemory::allocate(static_cast<std::size_t>(options_.batch) * sizeof(TokenState));
+  plan_ = resolve(program, model_->weights, memory_, memory_.activations(), arena);
+  auto prompt = Prompt::make(program, model_->weights, memory_, arena, options_.batch);
+  if (!prompt.ok()) return prompt.error();
+  prompt_ = std::move(prompt).value();
+  auto staging = PinnedMemory::allocate(sizeof(TokenState));
+  auto prompt_ids = PinnedMemory::allocate(static_cast<std::size_t>(options_.batch) * sizeof(int));
   auto ids = PinnedMemory::allocate(kIds * sizeof(int));
   auto row = PinnedMemory::allocate(static_cast<std::size_t>(program.vocab) * sizeof(float));
-  for (const auto* made : {&staging, &ids, &row})
+  for (const auto* made : {&staging, &prompt_ids, &ids, &row})
     if (!made->ok()) return made->error();
   staging_ = std::move(staging).value();
+  prompt_ids_ = std::move(prompt_ids).value();
   ids_ = std::move(ids).value();
   row_ = std::move(row).value();
   sampling_ = {memory_.logits.as<float>(), program.vocab, 0, 0, memory_.best(), memory_.token(), ids_.as<int>(), kIds};
@@ -93,32 +98,44 @@ void CudaExecutor::run_token(End end) {
   if (graph != nullptr) note(cudaGraphLaunch(graph, stream_), "launching a token's graph");
 }
 
-void CudaExecutor::set_state(int slot, TokenState state) {
-  TokenState& staged = staging_.as<TokenState>()[slot];
+void CudaExecutor::set_state(TokenState state) {
+  TokenState& staged = *staging_.as<TokenState>();
   staged = state;
   note(cudaMemcpyAsync(memory_.token(), &staged, sizeof staged, cudaMemcpyHostToDevice, stream_), "setting a token");
 }
 
 status CudaExecutor::forward(std::span<const int> ids, int position, int wanted, float* logits) {
   note(cudaSetDevice(model_->device.index), "opening the device");
-  const auto vocab = static_cast<std::size_t>(model_->program.vocab);
-  const int count = static_cast<int>(ids.size());
   values_.assign(options_.debug ? model_->program.values.size() : 0, {});
-  for (int t = 0; t < count; ++t) {
-    set_state(t, {ids[static_cast<std::size_t>(t)], position + t, 0});
-    const int row = t - (count - wanted);
-    run_token(row >= 0 ? End::logits : End::caches);
-    if (row >= 0) {
-      note(cudaMemcpyAsync(row_.as<float>(), memory_.logits.data(), vocab * sizeof(float), cudaMemcpyDeviceToHost,
-                           stream_),
-           "reading logits");
-      note(cudaStreamSynchronize(stream_), "running a token");
-      std::memcpy(logits + static_cast<std::size_t>(row) * vocab, row_.as<float>(), vocab * sizeof(float));
-    }
-    if (options_.debug) keep_values(static_cast<std::size_t>(t));
+  set_state({ids[0], position, 0});
+  if (ids.size() > 1) {
+    run_prompt(ids, wanted, logits);
+  } else {
+    run_token(wanted > 0 ? End::logits : End::caches);
+    if (wanted > 0) take_logits(logits);
   }
-  note(cudaStreamSynchronize(stream_), "running a token");
+  note(cudaStreamSynchronize(stream_), "running tokens");
+  if (options_.debug) keep_values(ids.size());
   return health_;
+}
+
+void CudaExecutor::run_prompt(std::span<const int> ids, int wanted, float* logits) {
+  const std::size_t count = ids.size();
+  std::copy(ids.begin(), ids.end(), prompt_ids_.as<int>());
+  if (health_.ok()) note(prompt_.run({prompt_ids_.as<int>(), count}, stream_), "running a prompt");
+  for (int row = 0; row < wanted && health_.ok(); ++row) {
+    const DeviceProject head = prompt_.head(static_cast<int>(count) - wanted + row);
+    note(project_token(head, model_->device.multiprocessors, false, stream_), "computing logits");
+    take_logits(logits + std::ptrdiff_t{row} * model_->program.vocab);
+  }
+}
+
+void CudaExecutor::take_logits(float* to) {
+  const std::size_t bytes = static_cast<std::size_t>(model_->program.vocab) * sizeof(float);
+  note(cudaMemcpyAsync(row_.as<float>(), memory_.logits.data(), bytes, cudaMemcpyDeviceToHost, stream_),
+       "reading logits");
+  note(cudaStreamSynchronize(stream_), "reading logits");
+  std::memcpy(to, row_.as<float>(), bytes);
 }
 
 status CudaExecutor::decode(int id, int position, float temperature, std::uint64_t seed, std::span<int> ids) {
@@ -133,7 +150,7 @@ status CudaExecutor::decode(int id, int position, float temperature, std::uint64
   }
   for (std::size_t done = 0; done < ids.size() && health_.ok();) {
     const std::size_t n = std::min<std::size_t>(kIds, ids.size() - done);
-    set_state(0, {done == 0 ? id : ids[done - 1], position + static_cast<int>(done), 0});
+    set_state({done == 0 ? id : ids[done - 1], position + static_cast<int>(done), 0});
     for (std::size_t i = 0; i < n; ++i) run_token(End::sample);
     note(cudaStreamSynchronize(stream_), "running tokens");
     std::copy_n(ids_.as<int>(), n, ids.begin() + static_cast<std::ptrdiff_t>(done));
@@ -214,15 +231,13 @@ status CudaExecutor::randomize_cache(int positions, std::uint64_t seed) {
   return health_;
 }
 
-void CudaExecutor::keep_values(std::size_t token) {
-  note(cudaStreamSynchronize(stream_), "running a token");
+void CudaExecutor::keep_values(std::size_t tokens) {
   for (std::size_t v = 0; v < values_.size(); ++v) {
     const std::int64_t offset = plan_.arena.offset[v];
     if (offset < 0) continue;
-    const auto width = static_cast<std::size_t>(model_->program.values[v].width);
-    values_[v].resize((token + 1) * width);
-    note(cudaMemcpy(values_[v].data() + token * width, memory_.arena.as<float>() + offset, width * sizeof(float),
-                    cudaMemcpyDeviceToHost),
+    const float* from = tokens > 1 ? prompt_.value(v) : memory_.arena.as<float>() + offset;
+    values_[v].resize(tokens * static_cast<std::size_t>(model_->program.values[v].width));
+    note(cudaMemcpy(values_[v].data(), from, values_[v].size() * sizeof(float), cudaMemcpyDeviceToHost),
          "reading a value");
   }
 }

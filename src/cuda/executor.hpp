@@ -1,6 +1,7 @@
 // CudaExecutor: one sequence on a device. A token is a chain of launches: the stream arm launches them one after the
 // other, the graph arm captured them once, with programmatic launches, so that kernels fetch weights while the one
-// before them ends. Id and position live on the device; a token that samples needs nothing from the host.
+// before them ends. Id and position live on the device; a token that samples needs nothing from the host. Two tokens
+// and more run as a Prompt.
 #pragma once
 
 #include <array>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "cuda/plan.hpp"
+#include "cuda/prompt.hpp"
 
 namespace fourfold::cuda {
 
@@ -51,8 +53,10 @@ class CudaExecutor : public Executor {
   void run_token(End end);
   cudaError_t launch_token(End end, bool programmatic);
   cudaError_t capture(End end, cudaGraphExec_t& graph);
-  void set_state(int slot, TokenState state);
-  void keep_values(std::size_t token);
+  void set_state(TokenState state);
+  void keep_values(std::size_t tokens);
+  void run_prompt(std::span<const int> ids, int wanted, float* logits);
+  void take_logits(float* to);
   template <class F>
   void each_row(int cache, int first, int count, bool write, F f) const;
 
@@ -62,11 +66,13 @@ class CudaExecutor : public Executor {
   mutable status health_;  // not ok once the device has failed
   SequenceMemory memory_;
   DevicePlan plan_;
+  Prompt prompt_;
   Sampling sampling_;
   cudaStream_t stream_ = nullptr;
   std::array<cudaGraphExec_t, 3> graphs_{};  // by End; captured when first run
-  PinnedMemory staging_, ids_, row_;         // states of tokens to come; sampled ids; logits
-  std::vector<std::vector<float>> values_;   // debug: per Value, of the last forward
+  // The next token's state; a prompt's ids; sampled ids; logits.
+  PinnedMemory staging_, prompt_ids_, ids_, row_;
+  std::vector<std::vector<float>> values_;  // debug: per Value, of the last forward
 };
 
 }  // namespace fourfold::cuda

@@ -1,5 +1,5 @@
 // Launches of the prefill product and of what surrounds it.
-#include "cuda/gemm.hpp"
+#include "cuda/prompt.hpp"
 #include "cuda/sm90/gemm.cuh"
 #include "cuda/sm90/launch.cuh"
 #include "cuda/sm90/rows.cuh"
@@ -43,6 +43,15 @@ cudaError_t unpack_tiles(Storage storage, const std::uint8_t* tiles, const TileO
   return with_tile(storage, [&](auto tile) {
     return launch(sm90::unpack_kernel<decltype(tile)>, {grid, 256, 0, programmatic}, stream, tiles, order, columns, to,
                   to_order);
+  });
+}
+
+cudaError_t embed_prompt(const WeightRun& table, float scale, const int* ids, int tokens, float* out, bool programmatic,
+                         cudaStream_t stream) {
+  return with_tile(table.storage, [&](auto tile) {
+    return launch(sm90::embed_kernel<decltype(tile)>,
+                  {dim3(static_cast<unsigned>(tokens)), sm90::kRowThreads, 0, programmatic}, stream, table.tiles,
+                  table.order, table.columns, ids, scale, out);
   });
 }
 

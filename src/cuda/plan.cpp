@@ -74,12 +74,13 @@ struct Resolver {
   const Program& program;
   const DeviceWeights& weights;
   const SequenceMemory& memory;
+  const ActivationMemory& activations;
   const ArenaPlan& arena;
   DevicePlan& plan;
 
   float* at(Value v) const {
     const std::int64_t offset = arena.offset[static_cast<std::size_t>(v.id)];
-    return offset < 0 ? memory.logits.as<float>() : memory.arena.as<float>() + offset;
+    return offset < 0 ? memory.logits.as<float>() : activations.arena + activations.tokens * offset;
   }
   DeviceNorm norm(const std::optional<NormSpec>& n) const {
     return n ? DeviceNorm{weights.vector(n->weight), n->eps, n->scale} : DeviceNorm{};
@@ -174,7 +175,7 @@ struct Resolver {
       row += static_cast<int>(program.tensor(s.dots[static_cast<std::size_t>(d)].weight).rows);
     }
     DeviceHeads& h = p.heads;
-    h.raw = memory.scratch.as<float>() + raw_offset();
+    h.raw = activations.raw;
     h.arrived = reinterpret_cast<unsigned*>(memory.state.data() + 128);
     h.query_norm = norm(e.query_norm);
     h.key_norm = norm(e.key_norm);
@@ -192,7 +193,6 @@ struct Resolver {
     h.type = memory.type;
     p.position = &memory.token()->position;
   }
-  std::int64_t raw_offset() const { return static_cast<std::int64_t>(memory.attend_bytes / sizeof(float)); }
 };
 
 }  // namespace
@@ -260,10 +260,10 @@ result<SequenceMemory> allocate_sequence(const Program& program, const PlanOptio
 }
 
 DevicePlan resolve(const Program& program, const DeviceWeights& weights, const SequenceMemory& memory,
-                   const ArenaPlan& arena) {
+                   const ActivationMemory& activations, const ArenaPlan& arena) {
   DevicePlan plan;
   plan.arena = arena;
-  const Resolver resolver{program, weights, memory, arena, plan};
+  const Resolver resolver{program, weights, memory, activations, arena, plan};
   for (std::size_t s = 0; s < program.steps.size(); ++s)
     std::visit([&](const auto& op) { resolver.resolve(op, s); }, program.steps[s].op);
   return plan;

@@ -31,6 +31,13 @@ struct DevicePlan {
   ArenaPlan arena;
 };
 
+// Activations of `tokens` tokens: Value v begins at arena + tokens * its offset.
+struct ActivationMemory {
+  float* arena;
+  float* raw;  // queries, keys and values before their norms and turns
+  int tokens;
+};
+
 // Device memory of one sequence, which the plan's addresses point into.
 struct SequenceMemory {
   DeviceMemory arena, logits;
@@ -42,6 +49,10 @@ struct SequenceMemory {
   KvType type = KvType::bf16;
   std::vector<DeviceMemory> turns;  // per RopeSpec: cos, sin [position][dims / 2]
 
+  // Those of one token.
+  ActivationMemory activations() const {
+    return {arena.as<float>(), scratch.as<float>() + attend_bytes / sizeof(float), 1};
+  }
   TokenState* token() const { return state.as<TokenState>(); }
   unsigned long long* best() const { return reinterpret_cast<unsigned long long*>(state.data() + 64); }
 };
@@ -51,6 +62,6 @@ status check_program(const Program& program, const PlanOptions& options, const c
 
 result<SequenceMemory> allocate_sequence(const Program& program, const PlanOptions& options, const ArenaPlan& arena);
 DevicePlan resolve(const Program& program, const DeviceWeights& weights, const SequenceMemory& memory,
-                   const ArenaPlan& arena);
+                   const ActivationMemory& activations, const ArenaPlan& arena);
 
 }  // namespace fourfold::cuda

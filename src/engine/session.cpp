@@ -98,7 +98,8 @@ status Session::State::advance(std::span<const int> more, int wanted, float* out
     if (cancel && cancel->load())
       return {Code::cancelled,
               "interrupted after " + std::to_string(done) + " of " + std::to_string(count) + " tokens"};
-    const int n = std::min(plan.batch, count - done);
+    int n = std::min(plan.batch, count - done);
+    if (count - done - n == 1 && n > 2) --n;  // one token alone would count as decoded, where that makes a difference
     const int want = std::clamp(done + n - first_wanted, 0, n);
     const auto row = static_cast<std::size_t>(std::max(0, done - first_wanted));
     const auto batch = more.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(n));

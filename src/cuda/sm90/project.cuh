@@ -8,9 +8,8 @@
 // kernels overlap.
 #pragma once
 
-#include <fourfold/epilogue.hpp>
-
 #include "cuda/project.hpp"
+#include "cuda/sm90/activation.cuh"
 #include "cuda/sm90/async.cuh"
 #include "cuda/sm90/heads.cuh"
 #include "cuda/sm90/launch.cuh"
@@ -189,22 +188,6 @@ __device__ float Activations<T>::add_factor() const {
   });
   const float sum = sum_over_consumers(squares, scratch);
   return p_.add_norm.scale * rsqrtf(sum / static_cast<float>(p_.columns) + p_.add_norm.eps);
-}
-
-__device__ __forceinline__ float activated(Activation activation, float x) {
-  switch (activation) {
-    case Activation::silu:
-      return Silu{}(x, 0, 0);
-    case Activation::gelu_tanh:
-      return GeluTanh{}(x, 0, 0);
-    case Activation::sigmoid:
-      return sigmoid(x);
-    case Activation::relu_squared:
-      return x > 0 ? x * x : 0.f;
-    case Activation::none:
-      break;
-  }
-  return x;
 }
 
 // Rows of the groups [first, first + count), from the strips' sums `red` [strip][kGroups * 16].

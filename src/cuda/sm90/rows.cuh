@@ -85,6 +85,8 @@ __global__ void __launch_bounds__(kRowThreads) append_kernel(const __grid_consta
 template <class T>
 __global__ void __launch_bounds__(kRowThreads)
     embed_kernel(const std::uint8_t* tiles, TileOrder order, int columns, const int* ids, float scale, float* out) {
+  wait_for_previous_kernel();
+  let_next_kernel_start();
   const int row = ids[blockIdx.x];
   for (int column = threadIdx.x; column < columns; column += kRowThreads) {
     const std::uint8_t* tile = tiles + order.index(row / kTileRows, column / T::kColumns) * T::kBytes;
