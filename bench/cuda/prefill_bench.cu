@@ -57,53 +57,60 @@ struct Prompt {
   }
 
   Panels in(int columns) const { return {panels, tokens, columns}; }
-  void make(const float* from, int columns, bool normed) const {
-    CHECK(prepare({.x = from, .weight = normed ? norm : nullptr, .eps = 1e-5f, .panels = in(columns), .scale = scale},
-                  true, stream));
+  // y = w x, finished by `epilogue` into `out`; a gate's rows are those of gate and up together.
+  DeviceProject project(const std::uint8_t* tiles, int rows, int columns, const float* from, DeviceEpilogue epilogue,
+                        float* out, bool normed) const {
+    DeviceProject p;
+    p.tiles = tiles;
+    p.order = unpacked_order(rows / kTileRows, columns);
+    p.columns = columns;
+    p.in = from;
+    if (normed) p.norm = {norm, 1e-5f, 1};
+    const bool gated = epilogue == DeviceEpilogue::gated;
+    p.dot_count = gated ? 2 : 1;
+    p.dots[0].rows = p.dots[1].rows = gated ? rows / 2 : rows;
+    p.epilogue = epilogue;
+    p.activation = gated ? Activation::silu : Activation::none;
+    p.residual = x;
+    p.out = out;
+    p.position = position;
+    p.heads.raw = dots;
+    p.heads.turns = turns;
+    p.heads.rope_dims = kDim;
+    p.heads.heads = kHeads;
+    p.heads.query = query;
+    p.heads.cache = cache;
+    p.heads.layout = layout;
+    return p;
   }
-  void product(const std::uint8_t* tiles, int rows, int columns, Finish finish, float* out, int width,
-               bool normed) const {
-    CHECK(multiply({.tiles = tiles,
-                    .order = unpacked_order(rows / kTileRows, columns),
-                    .rows = rows,
-                    .x = in(columns),
-                    .scale = normed ? scale : nullptr,
-                    .finish = finish,
-                    .residual = x,
-                    .out = out,
-                    .out_width = width},
-                   true, stream));
+  DeviceProject qkv(const Layer& w) const {
+    return project(w.qkv, kQkv, kWidth, x, DeviceEpilogue::append, nullptr, true);
   }
-  void append() const {
-    CHECK(append_heads({.dots = dots,
-                        .width = kQkv,
-                        .key_column = kHeads * kDim,
-                        .value_column = (kHeads + kKvHeads) * kDim,
-                        .tokens = tokens,
-                        .heads = kHeads,
-                        .turns = turns,
-                        .turned = kDim,
-                        .position = position,
-                        .query = query,
-                        .cache = cache,
-                        .layout = layout},
-                       true, stream));
+  DeviceProject output(const Layer& w) const {
+    return project(w.o, kWidth, kWidth, attended, DeviceEpilogue::add, x, false);
   }
+  DeviceProject gate_up(const Layer& w) const {
+    return project(w.gate_up, 2 * kHidden, kWidth, x, DeviceEpilogue::gated, hidden, true);
+  }
+  DeviceProject down(const Layer& w) const {
+    return project(w.down, kWidth, kHidden, hidden, DeviceEpilogue::add, x, false);
+  }
+  void make(const DeviceProject& p) const { CHECK(prepare(p, in(p.columns), scale, true, stream)); }
+  void product(const DeviceProject& p) const { CHECK(multiply(p, in(p.columns), scale, true, stream)); }
+  void append(const Layer& w) const { CHECK(append_heads(qkv(w), tokens, true, stream)); }
   void attend() const {
     CHECK(attend_prefill({query, attended, cache, layout, KvType::bf16, kHeads, tokens, position}, {0, 0.0883883f, 0},
                          true, stream));
   }
   void layer(const Layer& w) const {
-    make(x, kWidth, true);
-    product(w.qkv, kQkv, kWidth, Finish::store, dots, kQkv, true);
-    append();
+    const auto all = [&](const DeviceProject& p) {
+      CHECK(project_prompt(p, tokens, {panels, scale, nullptr}, true, stream));
+    };
+    all(qkv(w));
     attend();
-    make(attended, kWidth, false);
-    product(w.o, kWidth, kWidth, Finish::add, x, kWidth, false);
-    make(x, kWidth, true);
-    product(w.gate_up, 2 * kHidden, kWidth, Finish::gate, hidden, kHidden, true);
-    make(hidden, kHidden, false);
-    product(w.down, kWidth, kHidden, Finish::add, x, kWidth, false);
+    all(output(w));
+    all(gate_up(w));
+    all(down(w));
   }
 };
 
@@ -123,18 +130,14 @@ void run(int tokens, const std::vector<Layer>& layers, cudaStream_t stream) {
                 flops / one * 1e-6);
   };
   const double t = tokens;
-  kind("qkv", 2 * t * kQkv * kWidth,
-       [&](const Layer& w) { p.product(w.qkv, kQkv, kWidth, Finish::store, p.dots, kQkv, true); });
-  kind("output", 2 * t * kWidth * kWidth,
-       [&](const Layer& w) { p.product(w.o, kWidth, kWidth, Finish::add, p.x, kWidth, false); });
-  kind("gate up", 4 * t * kHidden * kWidth,
-       [&](const Layer& w) { p.product(w.gate_up, 2 * kHidden, kWidth, Finish::gate, p.hidden, kHidden, true); });
-  kind("down", 2 * t * kWidth * kHidden,
-       [&](const Layer& w) { p.product(w.down, kWidth, kHidden, Finish::add, p.x, kWidth, false); });
+  kind("qkv", 2 * t * kQkv * kWidth, [&](const Layer& w) { p.product(p.qkv(w)); });
+  kind("output", 2 * t * kWidth * kWidth, [&](const Layer& w) { p.product(p.output(w)); });
+  kind("gate up", 4 * t * kHidden * kWidth, [&](const Layer& w) { p.product(p.gate_up(w)); });
+  kind("down", 2 * t * kWidth * kHidden, [&](const Layer& w) { p.product(p.down(w)); });
   kind("attend", 2 * t * t * kHeads * kDim, [&](const Layer&) { p.attend(); });
-  kind("append", 0, [&](const Layer&) { p.append(); });
-  kind("prepare normed", 0, [&](const Layer&) { p.make(p.x, kWidth, true); });
-  kind("prepare hidden", 0, [&](const Layer&) { p.make(p.hidden, kHidden, false); });
+  kind("append", 0, [&](const Layer& w) { p.append(w); });
+  kind("prepare normed", 0, [&](const Layer& w) { p.make(p.qkv(w)); });
+  kind("prepare hidden", 0, [&](const Layer& w) { p.make(p.down(w)); });
 }
 
 }  // namespace
