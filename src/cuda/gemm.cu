@@ -8,6 +8,10 @@ namespace fourfold::cuda {
 
 using sm90::launch;
 
+namespace {
+constexpr int kWidePrompt = 1024;  // tokens from which there are enough wide tiles
+}
+
 cudaError_t prepare(const DeviceProject& project, const Panels& panels, float* scale, bool programmatic,
                     cudaStream_t stream) {
   return launch(sm90::prepare_kernel, {dim3(static_cast<unsigned>(panels.tokens)), sm90::kRowThreads, 0, programmatic},
@@ -17,10 +21,9 @@ cudaError_t prepare(const DeviceProject& project, const Panels& panels, float* s
 cudaError_t multiply(const DeviceProject& project, const Panels& x, const float* scale, bool programmatic,
                      cudaStream_t stream) {
   if (project.storage != Storage::bf16) return cudaErrorInvalidValue;
-  const dim3 grid(static_cast<unsigned>(x.padded_tokens() / kTokenTile),
-                  static_cast<unsigned>((project.order.groups + kTileGroups - 1) / kTileGroups));
-  return launch(sm90::gemm_kernel, {grid, sm90::GemmShape::kThreads, sm90::GemmShape::kSharedBytes, programmatic},
-                stream, project, x, scale);
+  // Wide tiles read less from L2, but only many of them fill the chip. Bits are the same.
+  return x.tokens > kWidePrompt ? sm90::launch_gemm<2 * kTokenTile>(project, x, scale, programmatic, stream)
+                                : sm90::launch_gemm<kTokenTile>(project, x, scale, programmatic, stream);
 }
 
 cudaError_t append_heads(const DeviceProject& project, int tokens, bool programmatic, cudaStream_t stream) {

@@ -15,7 +15,7 @@
 namespace fourfold::cuda {
 
 inline constexpr int kPanelColumns = 64;  // 128 bytes
-inline constexpr int kTokenTile = 128;    // tokens of one block of threads
+inline constexpr int kTokenTile = 128;    // tokens of one block of threads, or half of them
 inline constexpr int kTileGroups = 8;     // row groups of one block of threads
 
 // bf16 activations [columns / 64][tokens, padded][64], chunks swizzled as in cache.hpp. Padded tokens are never used;

@@ -12,7 +12,7 @@
 namespace fourfold {
 namespace {
 
-// Largest distances: float32 rounding, and what storing keys and values with fewer bits costs.
+// Largest distances: float32 rounding, and what fewer bits of keys, values or a prompt's activations cost.
 constexpr double kFloat32 = 1e-11, kHalf = 1e-6, kBfloat16 = 1e-5, kQ8 = 5e-5;
 // A coordinate may be off by this many relative errors of the whole output.
 constexpr double kOutlier = 12;
@@ -45,6 +45,7 @@ void rounded(simd::Rounding kind, const float* x, const float* weight, std::size
 // How the executor under test computes.
 struct Precision {
   bool rounds_activations;  // as the kernels' table says, by the weight's storage
+  bool rounds_prompts;      // to bf16 or f16 in the dots and the attention of two tokens and more
   Storage cache;
 };
 
@@ -114,6 +115,7 @@ class Checker {
 
   // Compares every step of the session's last eval, whose logits were all wanted.
   void compare(std::span<const int> ids, std::vector<StepCheck>& checks) {
+    tolerance_ = precision_.rounds_prompts && ids.size() > 1 ? kBfloat16 : kFloat32;
     const int start = session_.position() - static_cast<int>(ids.size());
     for (const Step& step : program_.steps) {
       ReferenceState<double> state = inputs(ids, start, step);
@@ -213,7 +215,7 @@ class Checker {
 
   void compare_value(const Step& step, Value v, ReferenceState<double>& state, std::vector<StepCheck>& checks) {
     const int width = program_.width(v);
-    Comparison comparison(step.name, program_.values[id(v)].name, width, kFloat32);
+    Comparison comparison(step.name, program_.values[id(v)].name, width, tolerance_);
     for (int t = 0; t < state.tokens(); ++t) {
       const float* got = v == program_.logits ? session_.logits(t).data()
                                               : executor_of(session_).value(v) + static_cast<std::ptrdiff_t>(t) * width;
@@ -225,7 +227,7 @@ class Checker {
   void compare_cache(const Step& step, int cache, const ReferenceState<double>& state, std::vector<StepCheck>& checks) {
     const CacheSpec& spec = program_.caches[static_cast<std::size_t>(cache)];
     const auto& expected = state.caches[static_cast<std::size_t>(cache)];
-    const double tolerance = cache_tolerance(precision_.cache);
+    const double tolerance = std::max(tolerance_, cache_tolerance(precision_.cache));
     Comparison keys(step.name, "key", spec.kv_heads * spec.head_dim, tolerance);
     Comparison values(step.name, "value", spec.kv_heads * spec.values(), tolerance);
     std::vector<float> key(static_cast<std::size_t>(spec.head_dim)), value(static_cast<std::size_t>(spec.values()));
@@ -251,7 +253,8 @@ class Checker {
   ReferenceSteps<double> steps_;
   Session& session_;
   Precision precision_;
-  std::vector<float> before_;  // running states before the eval that is compared
+  double tolerance_ = kFloat32;  // of the eval that is compared
+  std::vector<float> before_;    // running states before the eval that is compared
 };
 
 }  // namespace
@@ -268,7 +271,7 @@ result<std::vector<StepCheck>> check_against_reference(const Model& model, Sessi
   if (!session.ok()) return session.error();
   const bool team = options.executor == "team", reference = options.executor.starts_with("reference");
   Checker checker(model.program(), *weights, *session,
-                  {team && !options.f32, reference ? Storage::f32 : session->cache()});
+                  {team && !options.f32, !team && !reference, reference ? Storage::f32 : session->cache()});
   std::vector<StepCheck> checks;
   for (const auto part : {ids.first(ids.size() - 1), ids.last(1)}) {
     checker.remember_states();

@@ -166,8 +166,9 @@ TEST_F(Gemm, Gates) {
 
 TEST_F(Gemm, PromptsMayBeCutAnywhere) {
   const Weights w(200, 640, 2, 1);
-  const Input in(150, 640, 2);
-  const Buffer<float> out(150 * 200);
+  const int all = 1300;  // in wide tiles
+  const Input in(all, 640, 2);
+  const Buffer<float> out(all * 200);
   const auto run = [&](int first, int count) {
     const Panels panels{in.bytes.get(), count, in.columns};
     DeviceProject p;
@@ -182,11 +183,11 @@ TEST_F(Gemm, PromptsMayBeCutAnywhere) {
     EXPECT_EQ(prepare(p, panels, in.scale.get(), true, nullptr), cudaSuccess);
     EXPECT_EQ(multiply(p, panels, in.scale.get(), true, nullptr), cudaSuccess);
   };
-  run(0, 150);
+  run(0, all);
   const std::vector<float> whole = out.host();
-  for (int step : {1, 7, 128}) {
+  for (int step : {1, 97, 128, 1100}) {
     cudaMemset(out.get(), 0xff, whole.size() * 4);
-    for (int at = 0; at < 150; at += step) run(at, std::min(step, 150 - at));
+    for (int at = 0; at < all; at += step) run(at, std::min(step, all - at));
     const std::vector<float> cut = out.host();
     for (std::size_t i = 0; i < whole.size(); ++i)
       ASSERT_EQ(whole[i], cut[i]) << "cut every " << step << ": token " << i / 200 << ", row " << i % 200;

@@ -23,13 +23,14 @@ __device__ __forceinline__ Cut cut(Range keys, int most) {
   return {first, leaves, all > 0 ? (all + leaves - 1) / leaves : 0};
 }
 
-template <class Kv, int kDim_>
+// kDeep: a ring for long caches, which leaves no room for another block of threads beside.
+template <class Kv, int kDim_, bool kDeep>
 struct DecodeShape {
   static constexpr int kDim = kDim_;  // stored
   static constexpr int kWarps = 4;
   static constexpr int kThreads = (kWarps + 1) * 32;
   static constexpr int kPartBytes = kLeafKeys * kDim * Kv::kBytes;
-  static constexpr int kRoom = (kDim <= 128 ? 112 : 192) * 1024;
+  static constexpr int kRoom = (kDeep ? 192 : 112) * 1024;
   static constexpr int kSlots = kRoom / kPartBytes < 14 ? kRoom / kPartBytes : 14;
   static constexpr int kRow = kDim + 4;  // floats between states: no bank conflicts
   static constexpr int kStates = kWarps * kUnitHeads;
@@ -62,9 +63,9 @@ struct Partials {     // in scratch
   }
 };
 
-template <class Kv, int kDim, class W, class S>
+template <class Kv, int kDim, bool kDeep, class W, class S>
 class Decode {
-  using Shape = DecodeShape<Kv, kDim>;
+  using Shape = DecodeShape<Kv, kDim, kDeep>;
   using Operand = typename Kv::Operand;
 
  public:
@@ -330,21 +331,34 @@ class Decode {
   RunningSum sum_;
 };
 
-template <class Kv, int kDim, class W, class S>
-__global__ void __launch_bounds__(DecodeShape<Kv, kDim>::kThreads, kDim <= 128 ? 2 : 1)
+template <class Kv, int kDim, bool kDeep, class W, class S>
+__global__ void __launch_bounds__(DecodeShape<Kv, kDim, kDeep>::kThreads, kDeep ? 1 : 2)
     decode_kernel(const __grid_constant__ Attention a, const __grid_constant__ W walk,
                   const __grid_constant__ S score) {
   extern __shared__ __align__(1024) char memory[];
-  Decode<Kv, kDim, W, S>(a, walk, score, memory).run();
+  Decode<Kv, kDim, kDeep, W, S>(a, walk, score, memory).run();
 }
 
-template <class Kv, int kDim, class W, class S>
-cudaError_t launch_decode(const Attention& a, const W& walk, const S& score, bool programmatic, cudaStream_t stream) {
+template <class Kv, int kDim, bool kDeep, class W, class S>
+cudaError_t launch_decode_as(const Attention& a, const W& walk, const S& score, bool programmatic,
+                             cudaStream_t stream) {
+  using Shape = DecodeShape<Kv, kDim, kDeep>;
   const int units = attend_units(a.layout, a.heads);
   const dim3 grid(static_cast<unsigned>(attend_blocks(units)), static_cast<unsigned>(units));
-  using Shape = DecodeShape<Kv, kDim>;
-  return launch(decode_kernel<Kv, kDim, W, S>, {grid, Shape::kThreads, Shape::kSharedBytes, programmatic}, stream, a,
-                walk, score);
+  return launch(decode_kernel<Kv, kDim, kDeep, W, S>, {grid, Shape::kThreads, Shape::kSharedBytes, programmatic},
+                stream, a, walk, score);
+}
+
+// The depth of the ring changes times only.
+template <class Kv, int kDim, class W, class S>
+cudaError_t launch_decode(const Attention& a, const W& walk, const S& score, bool programmatic, cudaStream_t stream) {
+  constexpr int kLongCache = 8192;
+  if constexpr (kDim > 128) {
+    return launch_decode_as<Kv, kDim, true>(a, walk, score, programmatic, stream);
+  } else {
+    return a.layout.positions > kLongCache ? launch_decode_as<Kv, kDim, true>(a, walk, score, programmatic, stream)
+                                           : launch_decode_as<Kv, kDim, false>(a, walk, score, programmatic, stream);
+  }
 }
 
 }  // namespace fourfold::cuda::sm90

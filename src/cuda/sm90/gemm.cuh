@@ -1,7 +1,8 @@
-// The prefill product: 128 weight rows by 128 tokens in a block of threads, bound by the matrix units.
+// The prefill product: 128 weight rows by 128 or 256 tokens in a block of threads, bound by reads from L2 and the
+// matrix units.
 //
-// A producer warp streams stages of 64 columns through a ring: a panel of the tokens (16 KB, one bulk copy) and the
-// strips of eight row groups (2 KB each). Two warpgroups take four row groups each: weights are left operands from
+// A producer warp streams stages of 64 columns through a ring: a panel of the tokens (16 or 32 KB, one bulk copy) and
+// the strips of eight row groups (2 KB each). Two warpgroups take four row groups each: weights are left operands from
 // registers, as their tiles have them, tokens right operands from shared memory. Finished sums pass through shared
 // memory, so that an epilogue sees four neighbouring rows of one token and writes whole lines. Blocks that share
 // weights follow each other.
@@ -10,28 +11,32 @@
 #include "cuda/gemm.hpp"
 #include "cuda/sm90/activation.cuh"
 #include "cuda/sm90/async.cuh"
+#include "cuda/sm90/launch.cuh"
 #include "cuda/sm90/wgmma.cuh"
 
 namespace fourfold::cuda::sm90 {
 
+template <int kTokens_>
 struct GemmShape {
+  static constexpr int kTokens = kTokens_;
   static constexpr int kGroupWarps = 4;
   static constexpr int kConsumers = 2 * kGroupWarps * 32;
-  static constexpr int kThreads = kConsumers + 32;
+  static constexpr int kThreads = kConsumers + 128;  // the producers hand their registers on
   static constexpr int kSteps = kPanelColumns / 16;
-  static constexpr int kPanelBytes = kTokenTile * 128;
+  static constexpr int kPanelBytes = kTokens * 128;
   static constexpr int kStripBytes = Tile<Storage::bf16>::kBytes / kTileStrips;
   static constexpr int kStageBytes = kPanelBytes + kTileGroups * kStripBytes;
-  static constexpr int kSlots = 6;
+  static constexpr int kSlots = 192 * 1024 / kStageBytes;
   static constexpr int kRows = kTileGroups * kTileRows;
   static constexpr int kRowFloats = kRows + 4;  // of one token's sums in shared memory: no bank conflicts
   static constexpr int kSharedBytes = kSlots * kStageBytes + Ring<kSlots>::kBarrierBytes + 1024;  // to align
-  static_assert(kTokenTile * kRowFloats * 4 <= kSlots * kStageBytes);
+  static_assert(kTokens * kRowFloats * 4 <= kSlots * kStageBytes);
   static_assert(Tile<Storage::bf16>::kStripColumns == kPanelColumns);
 };
 
+template <int kTokens>
 class Gemm {
-  using Shape = GemmShape;
+  using Shape = GemmShape<kTokens>;
 
  public:
   __device__ Gemm(const DeviceProject& p, const Panels& x, const float* scale, char* memory)
@@ -39,7 +44,7 @@ class Gemm {
         x_(x),
         scale_(scale),
         memory_(memory + (1024 - shared_address(memory) % 1024) % 1024),
-        first_token_(static_cast<int>(blockIdx.x) * kTokenTile),
+        first_token_(static_cast<int>(blockIdx.x) * kTokens),
         first_group_(static_cast<int>(blockIdx.y) * kTileGroups) {}
 
   __device__ void run() {
@@ -47,13 +52,15 @@ class Gemm {
     if (threadIdx.x == 0) ring.init(Shape::kConsumers / 32);
     __syncthreads();
     if (threadIdx.x >= Shape::kConsumers) {
-      produce(ring);
-      return;
+      give_registers<40>();
+      if (threadIdx.x < Shape::kConsumers + 32) produce(ring);
+    } else {
+      take_registers<232>();
+      wait_for_previous_kernel();
+      let_next_kernel_start();
+      consume(ring);
+      finish();
     }
-    wait_for_previous_kernel();
-    let_next_kernel_start();
-    consume(ring);
-    finish();
   }
 
  private:
@@ -66,10 +73,11 @@ class Gemm {
     const std::int64_t next_tile =
         p_.order.slices > 1 ? (p_.order.index(group, 1) - p_.order.index(group, 0)) * kTile : 0;
     const std::byte* tokens = x_.data + std::int64_t{first_token_} * 128;
+    const int token_bytes = min(kTokens, x_.padded_tokens() - first_token_) * 128;  // more would not be stored
     for (int panel = 0; panel < x_.panels(); ++panel) {
       ring.acquire();
       const std::uint32_t slot = slots + ring.slot * Shape::kStageBytes;
-      if (lane_ == 0) ring.full().expect(Shape::kStageBytes);
+      if (lane_ == 0) ring.full().expect(Shape::kStageBytes - Shape::kPanelBytes + token_bytes);
       __syncwarp();
       if (lane_ < kTileGroups) {
         copy_bulk(slot + Shape::kPanelBytes + lane_ * Shape::kStripBytes,
@@ -77,7 +85,7 @@ class Gemm {
                   Shape::kStripBytes, ring.full());
       } else if (lane_ == kTileGroups) {
         if (panel == 0) wait_for_previous_kernel();  // which makes the tokens; weights are there
-        copy_bulk(slot, tokens, Shape::kPanelBytes, ring.full());
+        copy_bulk(slot, tokens, token_bytes, ring.full());
         tokens += std::int64_t{x_.padded_tokens()} * 128;
       }
       ring.next();
@@ -132,12 +140,12 @@ class Gemm {
     float* sums = reinterpret_cast<float*>(memory_);  // [token][kRowFloats]
     sync_consumers();                                 // the ring is empty
 #pragma unroll
-    for (int i = 0; i < 64; ++i) {
+    for (int i = 0; i < kTokens / 2; ++i) {
       const int token = i / 4 * 8 + lane_ % 4 * 2 + i % 2, row = warp_ * 16 + lane_ / 4 + i / 2 % 2 * 8;
       sums[token * Shape::kRowFloats + row] = sums_[i];
     }
     sync_consumers();
-    const int end = min(kTokenTile, x_.tokens - first_token_);
+    const int end = min(kTokens, x_.tokens - first_token_);
     for (int token = warp_; token < end; token += Shape::kConsumers / 32) {
       const float* row = sums + token * Shape::kRowFloats;
       p_.epilogue == DeviceEpilogue::gated ? gate(first_token_ + token, row) : store(first_token_ + token, row);
@@ -207,13 +215,24 @@ class Gemm {
   char* memory_;
   int first_token_, first_group_;
   int warp_ = static_cast<int>(threadIdx.x) / 32, lane_ = static_cast<int>(threadIdx.x) % 32;
-  float sums_[64] = {};
+  float sums_[kTokens / 2] = {};
 };
 
-__global__ void __launch_bounds__(GemmShape::kThreads, 1)
+template <int kTokens>
+__global__ void __launch_bounds__(GemmShape<kTokens>::kThreads, 1)
     gemm_kernel(const __grid_constant__ DeviceProject project, const __grid_constant__ Panels x, const float* scale) {
   extern __shared__ __align__(1024) char memory[];
-  Gemm(project, x, scale, memory).run();
+  Gemm<kTokens>(project, x, scale, memory).run();
+}
+
+template <int kTokens>
+cudaError_t launch_gemm(const DeviceProject& project, const Panels& x, const float* scale, bool programmatic,
+                        cudaStream_t stream) {
+  using Shape = GemmShape<kTokens>;
+  const dim3 grid(static_cast<unsigned>((x.tokens + kTokens - 1) / kTokens),
+                  static_cast<unsigned>((project.order.groups + kTileGroups - 1) / kTileGroups));
+  return launch(gemm_kernel<kTokens>, {grid, Shape::kThreads, Shape::kSharedBytes, programmatic}, stream, project, x,
+                scale);
 }
 
 }  // namespace fourfold::cuda::sm90
