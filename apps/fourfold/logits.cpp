@@ -92,7 +92,8 @@ int Logits::run() const {
   Progress progress("evaluating", count, "tokens");
   auto next = wanted.begin();
   for (int done = 0; done < count;) {
-    const int n = std::min(step, count - done);
+    int n = std::min(step, count - done);
+    if (count - done - n == 1 && n > 2) --n;  // one token alone would count as decoded
     const auto first = next != wanted.end() ? *next : count;
     const int kept = std::max(0, done + n - std::max(first, done));
     must(session.eval(std::span(list).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(n)), kept));
