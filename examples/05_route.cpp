@@ -19,9 +19,11 @@ int main() {
   const int T = 40, E = 8, K = 2, D = 24, F = 16;  // tokens, experts, chosen, width in, width out
   const auto x = numbers(T * D, 1), logits = numbers(T * E, 2), experts = numbers(E * F * D, 3), bias = numbers(E, 4);
   std::vector<int> ids(T * K);
-  std::vector<float> weights(T * K), out(T * F), dense(T * F);
+  std::vector<float> weights(T * K), exact(T * K), out(T * F), dense(T * F);
 
   const auto moe = [&](const auto& rule) -> status {
+    FOURFOLD_TRY(
+        Route(rule, K).on(reference).choose(Rows{logits.data(), T, E}, {ids.data(), T, K}, {exact.data(), T, K}));
     FOURFOLD_TRY(
         Route(rule, K).on(Team{2}).choose(Rows{logits.data(), T, E}, {ids.data(), T, K}, {weights.data(), T, K}));
     const auto dispatch = Dispatch::make({ids.data(), T, K}, E, 4);
@@ -43,6 +45,7 @@ int main() {
       for (int f = 0; f < F; ++f)
         for (int d = 0; d < D; ++d)
           dense[slot / K * F + f] += weights[slot] * x[slot / K * D + d] * experts[(ids[slot] * F + f) * D + d];
+    check(name, weights, exact, 1e-6);  // threads against the definition
     check(name, out, dense, 2e-5);
   };
   if (!moe(Softmax<Normalise::over_selected>{})) return 1;

@@ -9,6 +9,8 @@
 #include "json_out.hpp"
 #include "limits.hpp"
 #include "output.hpp"
+#include "program/placement.hpp"
+#include "program/visit.hpp"
 #include "source.hpp"
 #include "table.hpp"
 #include "verbs.hpp"
@@ -30,8 +32,23 @@ struct Report {
   Floor total;
   std::vector<Row> rows;
   team::MemoryUse memory;
+  Placement placement;
 
   double share(const Row& row) const { return row.times * row.each.seconds / total.seconds; }
+};
+
+// Where experts would go beside a GPU of so much memory.
+struct ExpertPlaces {
+  std::string where = "auto";
+  bool all_on_cpu = false;
+  int cpu_layers = -1;  // -1: not said
+  float gpu_gigabytes = 0;
+
+  Placement of(const Program& program) const {
+    const bool cpu = all_on_cpu || cpu_layers >= 0;
+    const std::optional<int> layers = cpu_layers >= 0 && !all_on_cpu ? std::optional(cpu_layers) : std::nullopt;
+    return place(program, cpu ? ExpertsOn::cpu : *experts_on(where), layers, static_cast<double>(gpu_gigabytes) * 1e9);
+  }
 };
 
 struct Explain {
@@ -40,6 +57,7 @@ struct Explain {
   Computing computing;
   int tokens = 1;
   bool ungrouped = false;
+  ExpertPlaces experts;
   std::optional<double> bandwidth, compute, price;
 
   int run() const;
@@ -52,7 +70,7 @@ struct Explain {
 };
 
 // What tells steps of one name apart: storage of the weights, or how far attention looks back.
-std::string detail(const Program& program, const Step& step) {
+std::string detail(const Program& program, const Step& step, int tokens) {
   if (const auto* attend = std::get_if<Attend>(&step.op)) {
     const int window = program.caches[static_cast<std::size_t>(attend->cache)].window;
     return window > 0 ? "window " + std::to_string(window) : "all keys";
@@ -65,15 +83,26 @@ std::string detail(const Program& program, const Step& step) {
   if (const auto* project = std::get_if<Project>(&step.op))
     for (const Dot& dot : project->dots) add(dot.weight);
   if (const auto* embed = std::get_if<Embed>(&step.op)) add(embed->table);
+  if (const auto* experts = std::get_if<Experts>(&step.op)) {
+    for (const Dot& dot : experts->dots) add(dot.weight);
+    storages.push_back(fixed(distinct_experts(program, *experts, tokens), 1) + " of " +
+                       std::to_string(program.tensor(experts->dots[0].weight).stack) + " experts");
+  }
   return joined(storages, " ");
 }
 
-const char* move_of(const Step& step) { return std::holds_alternative<Embed>(step.op) ? "map" : "fold"; }
+const char* move_of(const Step& step) {
+  return std::visit(Overloaded{[](const Embed&) { return "map"; }, [](const Map&) { return "map"; },
+                               [](const Combine&) { return "map"; }, [](const RouteStep&) { return "route"; },
+                               [](const ScanStep&) { return "scan"; }, [](const ShortConv&) { return "scan"; },
+                               [](const auto&) { return "fold"; }},
+                    step.op);
+}
 
 std::vector<Row> rows_of(const Program& program, const Work& work, const Limits& limits, bool ungrouped) {
   std::vector<Row> rows;
   for (const Step& step : program.steps) {
-    Row row{ungrouped ? step.name : without_layer(step.name), move_of(step), detail(program, step), 1,
+    Row row{ungrouped ? step.name : without_layer(step.name), move_of(step), detail(program, step, work.tokens), 1,
             floor_of(program, step, work, limits)};
     const auto same = std::find_if(rows.begin(), rows.end(), [&](const Row& r) {
       return r.name == row.name && r.move == row.move && r.detail == row.detail &&
@@ -141,6 +170,8 @@ void Explain::print_json(const Report& r) const {
                     {"arena", r.memory.arena},
                     {"total", r.memory.total()}};
   if (price) json["total"]["dollars_per_million_tokens"] = *price / 3600 * r.total.seconds / r.work.tokens * 1e6;
+  if (r.placement.cpu_weight_bytes + r.placement.gpu_weight_bytes > 0)
+    json["experts"] = {{"cpu_bytes", r.placement.cpu_weight_bytes}, {"gpu_bytes", r.placement.gpu_weight_bytes}};
   json["ceilings"] = {{"read_bytes_per_s", r.ceilings.bytes_per_s},
                       {"int8_ops_per_s", r.ceilings.int8_ops},
                       {"bf16_ops_per_s", r.ceilings.bf16_ops},
@@ -165,6 +196,11 @@ void Explain::print(const Report& r) const {
   out().write("memory at this context: " + in_bytes(r.memory.total()) + " = weights " + in_bytes(r.memory.weights) +
               " + caches " + in_bytes(r.memory.caches) + " + states " + in_bytes(r.memory.states) + " + arena " +
               in_bytes(r.memory.arena) + "\n");
+  if (r.placement.cpu_weight_bytes + r.placement.gpu_weight_bytes > 0)
+    out().write("experts: " + in_bytes(r.placement.cpu_weight_bytes) + " of weights on the CPU, " +
+                in_bytes(r.placement.gpu_weight_bytes) + " on a GPU" +
+                (experts.gpu_gigabytes > 0 ? "" : " (none: this plans only; --gpu-memory says what one would have)") +
+                "\n");
   out().write("ceilings: " + fixed(r.ceilings.bytes_per_s / 1e9, 1) + " GB/s read · " +
               in_thousands(r.ceilings.int8_ops) + "op/s int8 · " + in_thousands(r.ceilings.bf16_ops) + "op/s bf16 · " +
               in_thousands(r.ceilings.f32_ops) + "op/s f32 (" + r.ceilings.source + ")\n");
@@ -179,7 +215,8 @@ int Explain::run() const {
                       ceilings,
                       floor_of(program, what, ceilings),
                       rows_of(program, what, ceilings, ungrouped),
-                      team::memory_use(program, {static_cast<int>(what.context), computing.batch, what.cache})};
+                      team::memory_use(program, {static_cast<int>(what.context), computing.batch, what.cache}),
+                      experts.of(program)};
   everywhere.json ? print_json(report) : print(report);
   return kGood;
 }
@@ -193,6 +230,13 @@ Action declare_explain(Options& options) {
                   "positions cached afterwards; default: the model's context, at most 4096");
   options.integer("--tokens N", verb->tokens, 1, 1 << 20, "tokens evaluated at once; default 1: a decode step");
   declare_cache(options, verb->computing);
+  options.choice(
+      "--experts-on WHERE", verb->experts.where, {"cpu", "gpu", "auto"},
+      "where experts' weights lie beside a GPU; auto (default): on the GPU from the last layer on, while they fit");
+  options.flag("--cpu-moe", verb->experts.all_on_cpu, "all experts on the CPU");
+  options.integer("--n-cpu-moe N", verb->experts.cpu_layers, 0, 1 << 16, "experts of the first N layers on the CPU");
+  options.real("--gpu-memory X", verb->experts.gpu_gigabytes, 0, 1e6,
+               "GB of the GPU to plan for; default 0: there is none");
   options.flag("--steps", verb->ungrouped, "every step, like ones not put together");
   options.real("--bandwidth X", verb->bandwidth, 1e-3, 1e6, "GB/s to reckon with, instead of the measured ceiling");
   options.real("--compute X", verb->compute, 1e-6, 1e6, "Tera-operations/s, instead of the measured ceilings");

@@ -30,8 +30,10 @@ Limits measured_limits(const Everywhere& everywhere, bool f32, std::span<const s
 
 double ops_per_s(const Program& program, const Step& step, const Limits& limits) {
   const auto* project = std::get_if<Project>(&step.op);
-  if (project == nullptr || limits.f32) return limits.f32_ops;
-  const Storage storage = program.tensor(project->dots.front().weight).storage;
+  const auto* experts = std::get_if<Experts>(&step.op);
+  if ((project == nullptr || project->exact) && experts == nullptr) return limits.f32_ops;
+  if (limits.f32) return limits.f32_ops;
+  const Storage storage = program.tensor((experts ? experts->dots : project->dots).front().weight).storage;
   const auto kind = simd::kernels().rounding[simd::index(storage)];
   const double wanted = kind == simd::Rounding::q15    ? limits.int8_ops / 2  // two int8 products each
                         : kind == simd::Rounding::bf16 ? limits.bf16_ops

@@ -115,7 +115,8 @@ std::string without_double_gaps(std::string text) {
 
 // llama.cpp spells some flags with one dash and several letters.
 std::string long_form(const std::string& argument) {
-  static const std::map<std::string, std::string> spelled = {{"-ctk", "--cache"}, {"-ctv", "--cache-type-v"}};
+  static const std::map<std::string, std::string> spelled = {
+      {"-ctk", "--cache"}, {"-ctv", "--cache-type-v"}, {"-cmoe", "--cpu-moe"}, {"-ncmoe", "--n-cpu-moe"}};
   const auto found = spelled.find(argument);
   return found == spelled.end() ? argument : found->second;
 }

@@ -1,9 +1,9 @@
 // Bytes, FLOPs and uses of each step: the figures behind explain, bench and the closing line of run.
 #include <algorithm>
-#include <cmath>
 #include <initializer_list>
 
 #include "fourfold/program.hpp"
+#include "program/placement.hpp"
 #include "program/visit.hpp"
 
 namespace fourfold {
@@ -103,11 +103,6 @@ void read(StepUses& u, std::initializer_list<Columns> operands) {
     if (c.valid() && std::find(u.reads.begin(), u.reads.end(), c.value) == u.reads.end()) u.reads.push_back(c.value);
 }
 
-// Of `experts`, how many `tokens` tokens choose at least once, each `chosen` of them at random.
-double distinct_experts(double experts, double chosen, int tokens) {
-  return experts * (1 - std::pow(1 - chosen / experts, tokens));
-}
-
 StepCost experts_cost(const Program& program, const Experts& s, int tokens) {
   const int chosen = program.width(s.ids);
   StepCost c;
@@ -115,7 +110,7 @@ StepCost experts_cost(const Program& program, const Experts& s, int tokens) {
     const auto& t = program.tensor(dot.weight);
     const auto experts = static_cast<double>(t.stack);
     c.weight_bytes += (tensor_bytes(program, dot.weight) + tensor_bytes(program, dot.bias)) *
-                      distinct_experts(experts, chosen, tokens) / experts;
+                      distinct_experts(program, s, tokens) / experts;
     c.flops += 2.0 * static_cast<double>(t.rows) * static_cast<double>(t.cols) * tokens * chosen;
   }
   if (s.norm) c.weight_bytes += tensor_bytes(program, s.norm->weight);
