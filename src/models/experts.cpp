@@ -98,7 +98,7 @@ Value routed_mlp(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
                             {.activation = h.activation, .gate = e.gate, .alpha = e.alpha, .limit = e.limit});
   const Dot down = fused ? down_dot(w, h) : stacked_dot(w, h, "ffn_down_exps", h.width, e.ff);
   const Value made = b.experts("experts_down", {m}, routed, {down}, {.per_choice = true});
-  Combine sum{.x = x};
+  Combine sum{.x = x, .scale = e.out_scale};
   if (e.shared_ff > 0) {
     const Value s = b.project(
         "shared_gate_up", in,

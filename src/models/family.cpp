@@ -12,14 +12,17 @@
 #include "models/gemma3.hpp"
 #include "models/glm4_moe.hpp"
 #include "models/gpt_oss.hpp"
+#include "models/kimi_linear.hpp"
 #include "models/lfm2.hpp"
 #include "models/llama.hpp"
 #include "models/mamba2.hpp"
+#include "models/minimax.hpp"
 #include "models/mixtral.hpp"
 #include "models/names.hpp"
 #include "models/nemotron_h.hpp"
 #include "models/qwen2.hpp"
 #include "models/qwen3.hpp"
+#include "models/qwen3_next.hpp"
 #include "models/qwen_moe.hpp"
 #include "models/shapes.hpp"
 
@@ -33,6 +36,11 @@ constexpr std::array<std::string_view, 2> kGemma3Configs = {"gemma3_text", "gemm
 
 constexpr std::array<std::string_view, 1> kMambaConfigs = {"mamba"};
 constexpr std::array<std::string_view, 1> kMamba2Configs = {"mamba2"};
+constexpr std::array<std::string_view, 1> kQwen3NextConfigs = {"qwen3_next"};
+constexpr std::array<std::string_view, 2> kQwen35Configs = {"qwen3_5_text", "qwen3_5"};
+constexpr std::array<std::string_view, 2> kQwen35MoeConfigs = {"qwen3_5_moe_text", "qwen3_5_moe"};
+constexpr std::array<std::string_view, 1> kKimiLinearConfigs = {"kimi_linear"};
+constexpr std::array<std::string_view, 1> kMiniMaxConfigs = {"minimax"};
 constexpr std::array<std::string_view, 1> kBambaConfigs = {"bamba"};
 constexpr std::array<std::string_view, 1> kGraniteHybridConfigs = {"granitemoehybrid"};
 constexpr std::array<std::string_view, 1> kNemotronHConfigs = {"nemotron_h"};
@@ -59,6 +67,14 @@ constexpr std::array kFamilies = {
     Family{"lfm2", "lfm2", kLfm2Configs, read_gguf_lfm2, read_config_lfm2, build_lfm2, nullptr, kLfm2Names},
     Family{"falcon_h1", "falcon-h1", kFalconH1Configs, read_gguf_falcon_h1, read_config_falcon_h1, build_falcon_h1,
            nullptr, kFalconH1Names},
+    Family{"qwen3_next", "qwen3next", kQwen3NextConfigs, read_gguf_qwen3_next, read_config_qwen3_next, build_qwen3_next,
+           nullptr, kQwen3NextNames},
+    Family{"qwen3_5", "", kQwen35Configs, nullptr, read_config_qwen3_5, build_qwen3_5, nullptr, kQwen3NextNames},
+    Family{"qwen3_5_moe", "", kQwen35MoeConfigs, nullptr, read_config_qwen3_5_moe, build_qwen3_5, nullptr,
+           kQwen3NextNames},
+    Family{"kimi_linear", "", kKimiLinearConfigs, nullptr, read_config_kimi_linear, build_kimi_linear, nullptr,
+           kKimiLinearNames},
+    Family{"minimax", "", kMiniMaxConfigs, nullptr, read_config_minimax, build_minimax, nullptr, kMiniMaxNames},
     Family{"bamba", "", kBambaConfigs, nullptr, read_config_bamba, build_bamba, nullptr, kBambaNames},
     Family{"granitemoehybrid", "", kGraniteHybridConfigs, nullptr, read_config_granite_hybrid, build_granite_hybrid,
            nullptr, kGraniteHybridNames},

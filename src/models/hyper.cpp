@@ -234,7 +234,8 @@ status read_config_wrapper(const Metadata& metadata, Hyper& h) {
   ignore_library_keys(keys);
   if (keys.has("tie_word_embeddings")) h.tied = keys.flag("tie_word_embeddings");
   keys.ignore({"text_config.", "vision_config.", "mm_tokens_per_image", "boi_token_index", "eoi_token_index",
-               "image_token_index", "boi_token_id", "eoi_token_id", "image_token_id"});
+               "image_token_index", "video_token_id", "vision_start_token_id", "vision_end_token_id", "boi_token_id",
+               "eoi_token_id", "image_token_id"});
   return keys.finish();
 }
 

@@ -47,6 +47,7 @@ struct ExpertsHyper {
   RouteRule rule{};
   int ff = 0;
   int latent = 0;               // numbers that routed experts work on; 0: the width of the residual stream
+  float out_scale = 1;          // of what experts add to the residual stream
   int shared_ff = 0;            // of all shared experts together; 0: there are none
   bool shared_gate = false;     // each token weighs them
   bool bias = false;            // of router and experts

@@ -1,5 +1,8 @@
 #include "models/mixers.hpp"
 
+#include <cmath>
+#include <tuple>
+
 namespace fourfold {
 namespace {
 
@@ -7,6 +10,8 @@ namespace {
 Columns part(Value value, int first, int width, float scale = 1) {
   return {.value = value, .first = first, .width = width, .scale = scale};
 }
+
+constexpr float kUnitEps = 1e-6f;  // of queries and keys of unit length
 
 Dot scaled(Dot dot, float scale) {
   dot.scale = scale;
@@ -72,6 +77,55 @@ Value mamba_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
   return b.project("ssm_out", {y}, w.dot("ssm_out", h.width, inner, s.out_bias), AddTo{.x = x});
 }
 
+std::vector<Columns> project_pieces(Builder& b, Weights& w, const char* name, Input in,
+                                    const std::vector<Weights::Piece>& pieces) {
+  const int width = b.width(in.value);
+  std::vector<Columns> out;
+  const Weight joined = w.joined(pieces, width);
+  if (!joined.valid()) {
+    for (const Weights::Piece& piece : pieces)
+      out.push_back(b.columns(b.project(piece.name, in, w.dot(piece.name, piece.rows, width, false))));
+    return out;
+  }
+  const Value all = b.project(name, in, Dot{joined});
+  int first = 0;
+  for (const Weights::Piece& piece : pieces) {
+    out.push_back(part(all, first, static_cast<int>(piece.rows)));
+    first += static_cast<int>(piece.rows);
+  }
+  return out;
+}
+
+Value delta_mixer(Builder& b, Weights& w, const Hyper& h, const DeltaInputs& in, Value x, const DeltaParts& parts) {
+  const ScanHyper& s = h.scan;
+  const int inner = s.inner(), keys = s.keys();
+  const Weight apart = w.joined({{"ssm_conv1d_q", keys}, {"ssm_conv1d_k", keys}, {"ssm_conv1d_v", inner}}, s.kernel);
+  const Value mixed = b.conv({.in = {in.query, in.key, in.value},
+                              .weights = apart.valid() ? apart : w.matrix("ssm_conv1d", 2 * keys + inner, s.kernel),
+                              .activation = h.activation});
+  const bool per_key = parts.mechanism == Mechanism::kimi_delta;
+  const Value read = b.scan({.mechanism = parts.mechanism,
+                             .heads = s.heads,
+                             .key_heads = s.key_heads,
+                             .query = part(mixed, 0, keys),
+                             .key = part(mixed, keys, keys),
+                             .value = part(mixed, 2 * keys, inner),
+                             .decay = in.decay,
+                             .strength = in.strength,
+                             .rate = w.tensor("ssm_a", 1, s.heads),
+                             .rate_is_log = s.rate_is_log,
+                             .decay_bias = w.tensor("ssm_dt.bias", 1, per_key ? s.heads * s.key_dim : s.heads),
+                             .query_scale = 1 / std::sqrt(static_cast<float>(s.key_dim)),
+                             .strength_scale = s.strength_scale,
+                             .unit_eps = kUnitEps});
+  const Value y = b.map("ssm_norm", {.in = b.columns(read),
+                                     .gate = in.gate,
+                                     .activation = parts.gate,
+                                     .norm = w.norm("ssm_norm", s.value_dim, parts.norm_eps),
+                                     .group = s.value_dim});
+  return b.project("ssm_out", {y}, w.dot("ssm_out", h.width, inner, false), AddTo{.x = x});
+}
+
 Value attention_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x, const AttentionParts& parts) {
   const int q = h.heads * h.head_dim, kv = h.kv_heads * h.head_dim;
   const int cache = b.cache({h.kv_heads, h.head_dim, parts.window});
@@ -80,12 +134,20 @@ Value attention_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x,
     append.query_norm = w.norm("attn_q_norm", h.head_dim, h.eps, h.norm_add);
     append.key_norm = w.norm("attn_k_norm", h.head_dim, h.eps, h.norm_add);
   }
-  const Value query = b.project(
-      "qkv", in,
-      {w.dot("attn_q", q, h.width, h.bias.qkv), scaled(w.dot("attn_k", kv, h.width, h.bias.qkv), parts.key_scale),
-       w.dot("attn_v", kv, h.width, h.bias.qkv)},
-      append);
-  const Value a = b.attend(query, cache, h.heads, h.scale());
+  const auto half = [&](int which) {
+    return Dot{w.head_rows("attn_q", {h.heads, 2 * h.head_dim, which * h.head_dim, h.head_dim}, h.width)};
+  };
+  std::vector<Dot> dots{parts.gate ? half(0) : w.dot("attn_q", q, h.width, h.bias.qkv),
+                        scaled(w.dot("attn_k", kv, h.width, h.bias.qkv), parts.key_scale),
+                        w.dot("attn_v", kv, h.width, h.bias.qkv)};
+  if (parts.gate) dots.push_back(half(1));
+  Attend attend{};
+  attend.cache = cache, attend.heads = h.heads, attend.scale = h.scale();
+  if (parts.gate)
+    std::tie(attend.query, attend.gate) = b.project_gated("qkv", in, std::move(dots), append);
+  else
+    attend.query = b.project("qkv", in, std::move(dots), append);
+  const Value a = b.attend(attend);
   return b.project("attn_out", {a}, scaled(w.dot("attn_output", h.width, q, h.bias.out), parts.out_scale),
                    AddTo{.x = x});
 }

@@ -21,11 +21,29 @@ Value mamba2_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x, co
 // Gu and Dao 2023
 Value mamba_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x);
 
+// What a layer of the delta rule reads, each [T, as many numbers as its heads have].
+struct DeltaInputs {
+  Columns query{}, key{}, value{};  // in front of the convolution
+  Columns gate{}, decay{}, strength{};
+};
+struct DeltaParts {
+  Mechanism mechanism = Mechanism::gated_delta;
+  Activation gate = Activation::silu;
+  float norm_eps = 0;
+};
+// x + the way back of: a convolution, the delta rule with queries and keys of unit length, a norm of each head, a gate.
+// Yang, Kautz and Hatamizadeh 2024 (Gated DeltaNet); Kimi Team 2025 (Kimi Linear)
+Value delta_mixer(Builder& b, Weights& w, const Hyper& h, const DeltaInputs& in, Value x, const DeltaParts& parts);
+// Several dots of one input: one step where the file lets their rows be joined.
+std::vector<Columns> project_pieces(Builder& b, Weights& w, const char* name, Input in,
+                                    const std::vector<Weights::Piece>& pieces);
+
 // x + softmax attention of `in` with rotary embedding `rope` (-1: none).
 struct AttentionParts {
   int rope = -1;
   int window = 0;
   bool norms = false;   // over query and key heads
+  bool gate = false;    // the file packs a gate behind each query head
   float key_scale = 1;  // on keys
   float out_scale = 1;  // on what comes back
 };

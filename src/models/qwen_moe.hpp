@@ -9,6 +9,8 @@
 
 namespace fourfold {
 
+// Numbers of experts, whether weights are renormalised (`renormalise` where the file does not say), layers without.
+void read_config_qwen_experts(Keys& keys, Hyper& hyper, bool renormalise);
 // The Programs are qwen2's (llama's) and qwen3's.
 void read_gguf_qwen2_moe(Keys& keys, Hyper& hyper);
 void read_config_qwen2_moe(Keys& keys, Hyper& hyper);

@@ -47,6 +47,30 @@ Weight Weights::take(const std::string& name, const std::vector<std::int64_t>& s
   return place(full, std::move(spec));
 }
 
+Weight Weights::joined(const std::vector<Piece>& pieces, std::int64_t cols) {
+  TensorSpec spec{prefix_, Storage::f32, 0, cols};
+  std::vector<std::string> files;
+  std::int64_t expected = 0;
+  for (const Piece& piece : pieces) {
+    const std::string name = prefix_ + piece.name + ".weight";
+    const auto found = source_.find(name, {piece.rows, cols}, false);
+    if (!found || !found->storage) return {};
+    const auto shape = squeezed(found->shape);
+    if (shape.size() != 2 || shape[1] != cols) return {};
+    if (!files.empty() && *found->storage != spec.storage) return {};
+    spec.storage = *found->storage;
+    spec.name += (files.empty() ? "" : "+") + std::string(piece.name);
+    spec.parts.push_back({found->file_name, 0, shape[0], 1});
+    spec.rows += shape[0];
+    expected += piece.rows;
+    files.push_back(found->file_name);
+  }
+  if (spec.rows != expected || cols % info(spec.storage).block_elements != 0) return {};
+  used_.insert(files.begin(), files.end());
+  const std::string key = spec.name;
+  return place(key, std::move(spec));
+}
+
 Weight Weights::place(const std::string& key, TensorSpec spec) {
   specs_.push_back(std::move(spec));
   return by_name_[key] = Weight{static_cast<int>(specs_.size()) - 1};
@@ -60,7 +84,7 @@ std::optional<TensorSource::Found> Weights::look(const std::string& file_name, c
     return {};
   }
   used_.insert(file_name);
-  if (found->shape == shape) return found;
+  if (squeezed(found->shape) == squeezed(shape)) return found;
   errors_.push_back("tensor '" + file_name + "' has shape " + shape_text(found->shape) + ", expected " +
                     shape_text(shape));
   return {};

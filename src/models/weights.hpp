@@ -57,6 +57,13 @@ class Weights {
   Weight head_rows(const std::string& name, const HeadRows& at, std::int64_t cols);
   // NAME.weight and NAME.bias: with one, without, or (unset) as the file has it.
   Dot dot(const std::string& name, std::int64_t rows, std::int64_t cols, std::optional<bool> bias = {});
+  // The rows of several tensors NAME.weight, one behind the other, as one weight; not valid when the file stores them
+  // in different types. Files may cut the rows otherwise than `pieces` does.
+  struct Piece {
+    const char* name;
+    std::int64_t rows;
+  };
+  Weight joined(const std::vector<Piece>& pieces, std::int64_t cols);
   // NAME as it is called in the file ("ssm_a", "conv.weight"), rows x cols; a vector has 1 row.
   Weight tensor(const std::string& name, std::int64_t rows, std::int64_t cols, bool optional = false);
   // Of `experts` experts: NAME.weight [experts, rows, cols], or a tensor for each where the file's name of it has a '*'

@@ -44,6 +44,7 @@ class Builder {
   Value project(const char* name, Input in, std::vector<Dot> dots, Gated gate);
   Value project(const char* name, Input in, Dot dot, AddTo add);
   Value project(const char* name, Input in, Dot dot, Store store = {});
+  int width(Value value) const { return program_.width(value); }
   // A whole Value as an operand.
   Columns columns(Value value) const { return {.value = value, .width = program_.width(value)}; }
   // These give the step its state: of a scan [heads, K, V] from its operands, of a convolution from its weights.

@@ -1,0 +1,132 @@
+// kimi_linear: Kimi delta attention in most layers, latent attention without positions in the others, routed experts.
+// Kimi Team 2025 (Kimi Linear report)
+#include "models/kimi_linear.hpp"
+
+#include <algorithm>
+
+#include "models/experts.hpp"
+#include "models/hybrid.hpp"
+#include "models/latent.hpp"
+#include "models/mixers.hpp"
+
+namespace fourfold {
+namespace {
+
+constexpr std::int64_t kMaxHeads = 1 << 16, kMaxDim = 1 << 12, kMaxWidth = 1 << 24;
+
+// The key that the file has, of two that say the same.
+const char* either(Keys& keys, const char* own, const char* common) { return keys.has(own) ? own : common; }
+
+void read_routed_layers(Keys& keys, Hyper& h, int dense) {
+  dense = keys.count("first_k_dense_replace", 0, 1 << 30, dense);
+  const auto types = keys.texts("mlp_layer_types");
+  if (!types.empty() && static_cast<int>(types.size()) != h.layers)
+    keys.refuse("mlp_layer_types", "a list of " + std::to_string(types.size()),
+                "one entry for each of the " + std::to_string(h.layers) + " layers");
+  for (int i = 0; i < h.layers; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (at < types.size() && types[at] != "dense" && types[at] != "sparse")
+      keys.refuse("mlp_layer_types", '"' + types[at] + '"', "dense, sparse");
+    h.experts.routed.push_back(at < types.size() ? types[at] == "sparse" : i >= dense);
+  }
+}
+
+// What both families' files say.
+void read_common(Keys& keys, Hyper& h) {
+  h.context = keys.count("model_max_length", 1, 1 << 30, h.context);
+  read_config_common(keys, h);
+  h.tied = keys.flag("tie_word_embeddings", false);
+  h.latent = {.rank = 512, .nope = 128, .rotary = 64, .columns = 128};  // where the file does not say
+  read_config_latent(keys, h);
+  h.activation = read_activation(keys, "hidden_act", "silu");
+  h.bias.qkv = h.bias.out = keys.flag("attention_bias", false);
+  h.bias.mlp = false;
+  ExpertsHyper& e = h.experts;
+  RouteRule& rule = e.rule;
+  rule.score = RouteRule::Score::sigmoid;
+  rule.group_best = 2;
+  rule.chosen = keys.count("num_experts_per_token", 1, kMaxExperts, 8);
+  rule.renormalise = keys.flag(either(keys, "moe_renormalize", "norm_topk_prob"), true);
+  rule.groups = keys.count(either(keys, "num_expert_group", "n_group"), 1, kMaxExperts, rule.groups);
+  rule.kept_groups = keys.count("topk_group", 1, kMaxExperts, rule.kept_groups);
+  rule.scale = static_cast<float>(keys.number("routed_scaling_factor", static_cast<double>(rule.scale)));
+  e.selection_bias = true;
+  e.ff = keys.count("moe_intermediate_size", 1, kMaxWidth, e.ff);
+  e.shared_ff = e.ff * keys.count(either(keys, "num_shared_experts", "n_shared_experts"), 0, kMaxExperts, 1);
+  read_config_experts(keys, h, either(keys, "num_experts", "num_local_experts"));
+  keys.expect("moe_router_activation_func", "sigmoid");
+  keys.ignore({"pretraining_tp", "head_dim", "qk_head_dim", "num_nextn_predict_layers", "num_mtp_layers",
+               "mtp_loss_scaling_factor", "use_grouped_topk", "moe_layer_freq", "v_head_dim", "topk_method"});
+}
+
+void read_kinds(Keys& keys, Hyper& h) {
+  if (keys.has("layer_types")) return read_layer_kinds(keys, "layer_types", h);
+  const auto attending = keys.integers("linear_attn_config.full_attn_layers");  // counted from 1
+  h.kinds.assign(static_cast<std::size_t>(h.layers), LayerKind::scan);
+  for (int i = 0; i < h.layers; ++i) {
+    const bool listed = std::find(attending.begin(), attending.end(), i + 1) != attending.end();
+    if (attending.empty() ? i > 0 && i % 4 == 0 : listed) h.kinds[static_cast<std::size_t>(i)] = LayerKind::attention;
+  }
+}
+
+Value value_of(Builder& b, Weights& w, const char* name, Input in, int rows) {
+  return b.project(name, in, w.dot(name, rows, b.width(in.value), false));
+}
+
+Value kimi_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
+  const int inner = h.scan.inner(), d = h.scan.value_dim;
+  const auto p = project_pieces(b, w, "ssm_in", in,
+                                {{"attn_q", inner}, {"attn_k", inner}, {"attn_v", inner}, {"ssm_beta", h.scan.heads}});
+  const Value decay = value_of(b, w, "ssm_f_b", {value_of(b, w, "ssm_f_a", in, d)}, inner);
+  const Value gate = value_of(b, w, "ssm_g_b", {value_of(b, w, "ssm_g_a", in, d)}, inner);
+  return delta_mixer(
+      b, w, h,
+      {.query = p[0], .key = p[1], .value = p[2], .gate = b.columns(gate), .decay = b.columns(decay), .strength = p[3]},
+      x, {.mechanism = Mechanism::kimi_delta, .gate = Activation::sigmoid, .norm_eps = h.eps});
+}
+
+// The dense layers of some files lie where others keep the experts.
+Value dense_mlp(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
+  if (!w.has("ffn_sparse.gate_proj.weight")) return gated_mlp(b, w, h, in, x);
+  const Value m = b.project(
+      "gate_up", in,
+      {Dot{w.matrix("ffn_sparse.gate_proj", h.ff, h.width)}, Dot{w.matrix("ffn_sparse.up_proj", h.ff, h.width)}},
+      Gated{h.activation});
+  return b.project("down", {m}, Dot{w.matrix("ffn_sparse.down_proj", h.width, h.ff)}, AddTo{.x = x});
+}
+
+}  // namespace
+
+void read_config_kimi_linear(Keys& keys, Hyper& h) {
+  h.context = 1048576, h.ff = 9216;  // where the file does not say
+  h.experts.ff = 1024, h.experts.count = 256, h.experts.rule.scale = 2.446f;
+  read_common(keys, h);
+  read_kinds(keys, h);
+  read_routed_layers(keys, h, 1);
+  ScanHyper& s = h.scan;
+  const auto count = [&](const char* nested, const char* flat, std::int64_t high, int preset) {
+    return keys.count(flat, 1, high, keys.count(std::string("linear_attn_config.") + nested, 1, high, preset));
+  };
+  s.heads = s.key_heads = count("num_heads", "linear_num_heads", kMaxHeads, 32);
+  s.key_dim = s.value_dim = count("head_dim", "linear_head_dim", kMaxDim, 128);
+  s.kernel = count("short_conv_kernel_size", "linear_conv_kernel_dim", 16, 4);
+  keys.expect("mla_use_nope", true);
+  keys.ignore({"linear_attn_config.", "rope_theta", "rope_scaling.", "rope_parameters."});
+}
+
+Program build_kimi_linear(const Hyper& h, Weights& w) {
+  Builder b{w.specs()};
+  const Weight table = w.matrix("token_embd", h.vocab, h.width);
+  Value x = b.embed(table);
+  for (int i = 0; i < h.layers; ++i) {
+    w.layer(i), b.layer(i);
+    const Input in = rms(x, w.norm("attn_norm", h.width, h.eps));
+    x = h.attends(i) ? latent_attention(b, w, h, {}, in, x) : kimi_mixer(b, w, h, in, x);
+    const Input then = rms(x, w.norm("ffn_norm", h.width, h.eps));
+    x = h.experts.in_layer(i) ? routed_mlp(b, w, h, then, x) : dense_mlp(b, w, h, then, x);
+  }
+  w.layer(-1);
+  return std::move(b).logits(rms(x, w.norm("output_norm", h.width, h.eps)), w.output_or_tied(h.tied, table));
+}
+
+}  // namespace fourfold
