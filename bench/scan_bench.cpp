@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <fourfold/mechanisms.hpp>
 #include <fourfold/scan.hpp>
 #include <functional>
 #include <random>
@@ -138,6 +139,32 @@ void prefill(benchmark::State& state, bool gated, void (*kernel)(const ScanRun&)
   report(state, seconds, peaks, kFlops, "flops");
 }
 
+// The recurrence strip-mined over value columns: each head's state as strips of kScanPanel columns that lie together
+// and stay in L1 while all tokens pass.
+void prefill_strips(benchmark::State& state, bool gated) {
+  constexpr int kStrips = kDim / kScanPanel;
+  Layer layer(kTokens, 1);
+  std::vector<ScanToken> tokens;
+  for (int job = 0; job < kHeads * kStrips; ++job)
+    for (int t = 0; t < kTokens; ++t) {
+      tokens.push_back(layer.token(t, job / kStrips, gated));
+      tokens.back().v += job % kStrips * kScanPanel, tokens.back().out += job % kStrips * kScanPanel;
+    }
+  std::vector<std::vector<float>> scratch(kHeads * kStrips, std::vector<float>(scan_scratch_floats(kDim, kScanPanel)));
+  std::vector<double> seconds, peaks;
+  for (auto _ : state) {
+    seconds.push_back(seconds_of([&] {
+      processors()(kHeads * kStrips, [&](int job) {
+        const auto at = static_cast<std::size_t>(job);
+        scan_steps({&tokens[at * kTokens], kTokens, kDim, kScanPanel, &layer.states[at * kDim * kScanPanel], kScanPanel,
+                    gated, false, Erase::own_key, scratch[at].data()});
+      });
+    }));
+    peaks.push_back(multiply_add_peak());
+  }
+  report(state, seconds, peaks, kFlops, "flops");
+}
+
 // The same as a user writes it.
 template <class R>
 void prefill_rule(benchmark::State& state, const R& rule) {
@@ -193,6 +220,8 @@ BENCHMARK_CAPTURE(prefill, gated_delta_net / chunks, false, scan_chunks)->Iterat
 BENCHMARK_CAPTURE(prefill, gated_delta_net / steps, false, scan_steps)->Iterations(15)->UseRealTime();
 BENCHMARK_CAPTURE(prefill, kimi_delta / chunks, true, scan_chunks)->Iterations(15)->UseRealTime();
 BENCHMARK_CAPTURE(prefill, kimi_delta / steps, true, scan_steps)->Iterations(15)->UseRealTime();
+BENCHMARK_CAPTURE(prefill_strips, gated_delta_net, false)->Iterations(15)->UseRealTime();
+BENCHMARK_CAPTURE(prefill_strips, kimi_delta, true)->Iterations(15)->UseRealTime();
 BENCHMARK_CAPTURE(prefill_rule, gated_delta_net, GatedDeltaNet{})->Iterations(15)->UseRealTime();
 BENCHMARK_CAPTURE(prefill_rule, kimi_delta, KimiDelta{})->Iterations(15)->UseRealTime();
 BENCHMARK_CAPTURE(decode, gated_delta_net, false)->Iterations(40)->UseRealTime();

@@ -12,7 +12,6 @@
 #include <fourfold/affine.hpp>
 #include <fourfold/executor.hpp>
 #include <fourfold/load.hpp>
-#include <fourfold/mechanisms.hpp>
 #include <fourfold/scan_drivers.hpp>
 #include <fourfold/scan_tokens.hpp>
 #include <fourfold/tensor.hpp>

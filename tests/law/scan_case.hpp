@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fourfold/mechanisms.hpp>
 #include <fourfold/scan.hpp>
 #include <vector>
 
