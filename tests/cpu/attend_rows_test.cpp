@@ -111,7 +111,8 @@ TEST_P(AttendRows, AgreeWithDouble) {
       Random random(key + value);
       const Rows rows(*table, GetParam(), {key, value, true}, 200, random);
       std::vector<Query> queries;
-      for (const auto [first, last] : {std::pair{0, 200}, {0, 1}, {63, 65}, {130, 200}, {7, 64}, {64, 128}, {199, 200}})
+      for (const auto& [first, last] :
+           {std::pair{0, 200}, {0, 1}, {63, 65}, {130, 200}, {7, 64}, {64, 128}, {199, 200}})
         queries.push_back({padded_query(key, random), first, last});
       const auto together = run(*table, rows, queries);
       const std::size_t stride = state_floats(value);
