@@ -2,12 +2,15 @@
 #include "bench.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <memory>
 
 #include "cpu/simd/kernels.hpp"
 #include "cpu/topology.hpp"
 #include "exit.hpp"
 #include "figures.hpp"
+#include "lab/device.hpp"
 #include "lab/probe.hpp"
 #include "output.hpp"
 #include "source.hpp"
@@ -28,12 +31,15 @@ struct Bench {
   std::string format = "md";
   std::optional<double> price;
   bool no_warmup = false;
+  std::vector<std::string> arms{};  // executors, measured in turns
 
   int run() const;
 
  private:
   int longest() const;
-  BenchContext context(const Model& model, const Session& session) const;
+  std::vector<Measured> tests() const;
+  BenchContext context(const Model& model, const Session& session, const std::string& executor) const;
+  void measure(const Source& one, std::vector<BenchRow>& rows) const;
 };
 
 // Token ids as llama-bench draws them: any of the vocabulary.
@@ -101,16 +107,27 @@ class Pass {
 // changes while it is measured.
 struct Machine {
   Ceilings ceilings;
-  std::unique_ptr<ReadCeiling> reading;
+  std::function<double()> read;  // bytes per second
 };
 
+// A device's memory is probed; its arithmetic is not, and never said to bind.
+std::optional<Machine> device_of(const Everywhere& everywhere) {
+  const std::shared_ptr<DeviceCeiling> reading = must(DeviceCeiling::create(everywhere.device));
+  Machine machine;
+  machine.ceilings.f32_flops = std::numeric_limits<double>::infinity();
+  machine.read = [reading] { return reading->sample(); };
+  return machine;
+}
+
 std::optional<Machine> machine_of(const Everywhere& everywhere) {
+  if (everywhere.on_device()) return device_of(everywhere);
   if (everywhere.executor != "team") return std::nullopt;
   ProbeOptions options;
   options.threads = everywhere.threads;
   options.isa = simd::kernels().name;
   options.quick = true;
-  return Machine{must(probe(options)), must(ReadCeiling::create(options))};
+  const std::shared_ptr<ReadCeiling> reading = must(ReadCeiling::create(options));
+  return Machine{must(probe(options)), [reading] { return reading->sample(); }};
 }
 
 int Bench::longest() const {
@@ -119,16 +136,16 @@ int Bench::longest() const {
   return *std::max_element(depths.begin(), depths.end()) + std::max(work, 1);
 }
 
-BenchContext Bench::context(const Model& model, const Session& session) const {
+BenchContext Bench::context(const Model& model, const Session& session, const std::string& executor) const {
   const Program& program = model.program();
   double size = static_cast<double>(model.file_bytes());
   if (size == 0)
     for (const TensorSpec& tensor : program.tensors) size += static_cast<double>(tensor.bytes());
   return {model.path(),
           described(program),
-          everywhere.executor,
+          executor,
           std::string(info(session.cache()).name),
-          read_topology().cpu_model,
+          everywhere.on_device() ? session.executor() : read_topology().cpu_model,
           size,
           parameters(program),
           everywhere.threads > 0 ? everywhere.threads : default_threads(),
@@ -151,20 +168,7 @@ Floor floor_of_test(const Session& session, const Measured& test, int batch, con
   return total;
 }
 
-int Bench::run() const {
-  const auto nothing = [](const std::vector<int>& counts) {
-    return *std::max_element(counts.begin(), counts.end()) == 0;
-  };
-  if (nothing(prompts) && nothing(generated)) misuse("bench: -p and -n are 0; accepted: at least one above 0");
-  const Model model = open_model(source, "bench");
-  if (longest() > model.context())
-    fail("bench: -p, -n and -d together reach " + std::to_string(longest()) + " positions, the model's context is " +
-         std::to_string(model.context()));
-  SessionOptions options = session_options(everywhere, computing);
-  options.context = std::max(longest(), computing.context);
-  Session session = open_session(model, options);
-  const BenchContext common = context(model, session);
-
+std::vector<Measured> Bench::tests() const {
   std::vector<Measured> tests;
   for (const int depth : depths) {
     for (const int n : prompts)
@@ -172,38 +176,77 @@ int Bench::run() const {
     for (const int n : generated)
       if (n > 0) tests.push_back({.generated = n, .depth = depth});
   }
+  return tests;
+}
+
+// One executor's session of a model.
+struct Arm {
+  BenchContext context;
+  Session session;
+};
+
+// Each test on every arm, the arms in turns within a repetition, the memory read before and after each pass.
+void Bench::measure(const Source& one, std::vector<BenchRow>& rows) const {
+  const Model model = open_model(one, "bench");
+  if (longest() > model.context())
+    fail("bench: -p, -n and -d together reach " + std::to_string(longest()) + " positions, the model's context is " +
+         std::to_string(model.context()));
+  SessionOptions options = session_options(everywhere, computing);
+  options.context = std::max(longest(), computing.context);
+  std::vector<Arm> all;
+  for (const std::string& arm : arms.empty() ? std::vector{everywhere.executor} : arms) {
+    options.executor = arm;
+    Session session = open_session(model, options);
+    BenchContext common = context(model, session, arm);
+    all.push_back({std::move(common), std::move(session)});
+  }
   const auto machine = machine_of(everywhere);
   RandomIds ids(model.vocab());
-  Pass pass(session, ids);
+  const std::vector<Measured> wanted = tests();
   double done = 0;
-  const double all = static_cast<double>(tests.size()) * repetitions;
-  Progress progress("measuring", all, "passes");
-  for (Measured& test : tests) {
-    must(session.fill(test.depth));
-    if (!no_warmup) {
+  const double passes = static_cast<double>(wanted.size() * all.size()) * repetitions;
+  Progress progress("measuring", passes, "passes");
+  for (const Measured& test : wanted) {
+    std::vector<Measured> measured(all.size(), test);
+    for (Arm& arm : all) {
+      must(arm.session.fill(test.depth));
       Measured warm = test;
       if (warm.generated > 0) warm.generated = 1;
-      pass(warm, false);
+      if (!no_warmup) Pass(arm.session, ids)(warm, false);
     }
-    double before = machine ? machine->reading->sample() : 0;
-    for (int r = 0; r < repetitions; ++r) {
-      test.seconds.push_back(pass(test, true));
-      if (machine) {
-        const double after = machine->reading->sample();
-        test.ceilings.push_back((before + after) / 2);
-        before = after;
+    double before = machine ? machine->read() : 0;
+    for (int r = 0; r < repetitions; ++r)
+      for (std::size_t a = 0; a < all.size(); ++a) {
+        measured[a].seconds.push_back(Pass(all[a].session, ids)(measured[a], true));
+        if (machine) {
+          const double after = machine->read();
+          measured[a].ceilings.push_back((before + after) / 2);
+          before = after;
+        }
+        progress.update(++done / passes);
       }
-      progress.update(++done / all);
+    for (std::size_t a = 0; a < all.size(); ++a) {
+      measured[a].has_limits = machine.has_value();
+      if (machine) {
+        const Ceilings& c = machine->ceilings;
+        const Limits limits{
+            quantile(measured[a].ceilings, 0.5), c.int8_ops, c.bf16_ops, c.f32_flops, c.threads, computing.f32, ""};
+        measured[a].floor = floor_of_test(all[a].session, measured[a], options.batch, limits);
+      }
+      rows.push_back({all[a].context, std::move(measured[a])});
     }
-    test.has_limits = machine.has_value();
-    if (!machine) continue;
-    const Ceilings& c = machine->ceilings;
-    const Limits limits{
-        quantile(test.ceilings, 0.5), c.int8_ops, c.bf16_ops, c.f32_flops, c.threads, computing.f32, ""};
-    test.floor = floor_of_test(session, test, options.batch, limits);
   }
   progress.clear();
-  out().write(printed(common, tests, everywhere.json ? "json" : format));
+}
+
+int Bench::run() const {
+  const auto nothing = [](const std::vector<int>& counts) {
+    return *std::max_element(counts.begin(), counts.end()) == 0;
+  };
+  if (nothing(prompts) && nothing(generated)) misuse("bench: -p and -n are 0; accepted: at least one above 0");
+  std::vector<BenchRow> rows;
+  for (const Source& one : each_source(source, "bench")) measure(one, rows);
+  out().write(printed(rows, everywhere.json ? "json" : format));
   return kGood;
 }
 
@@ -211,7 +254,7 @@ int Bench::run() const {
 
 Action declare_bench(Options& options) {
   auto verb = std::make_shared<Bench>();
-  declare_source(options, verb->source);
+  declare_sources(options, verb->source);
   options.integers("-p,--n-prompt LIST", verb->prompts, 0, 1 << 20, "tokens of a prompt, 0: none; default 512");
   options.integers("-n,--n-gen LIST", verb->generated, 0, 1 << 20, "tokens to generate, 0: none; default 128");
   options.integers("-d,--n-depth LIST", verb->depths, 0, 1 << 20, "positions cached before; default 0");
@@ -220,11 +263,12 @@ Action declare_bench(Options& options) {
   options.real("--price X", verb->price, 0, 1e6, "dollars per hour of this machine");
   options.flag("--no-warmup", verb->no_warmup, "do not run each test once before it counts");
   declare_computing(options, verb->computing);
-  declare_everywhere(options, verb->everywhere);
+  declare_everywhere(options, verb->everywhere, &verb->arms);
   options.examples(
       "  fourfold bench -m model.gguf\n"
       "  fourfold bench -m model.gguf -p 0 -n 128 -d 0,4096 -o json\n"
-      "  fourfold bench --shape llama-3.2-1b --dtype q4_k --price 0.05");
+      "  fourfold bench --shape llama-3.2-1b --dtype q4_k --price 0.05\n"
+      "  fourfold bench --executor graph,stream --shape llama-3-8b,llama-3.2-1b --dtype bf16,fp8 -p 0 -d 0,4096");
   return [verb] { return verb->run(); };
 }
 

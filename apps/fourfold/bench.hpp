@@ -40,7 +40,11 @@ double deviation(const std::vector<double>& values);           // of a sample
 double quantile(std::vector<double> values, double fraction);  // by nearest rank
 double dollars_per_million(const BenchContext& context, const Measured& m);
 
+struct BenchRow {
+  BenchContext context;
+  Measured test;
+};
 // `format`: md, json, jsonl or csv.
-std::string printed(const BenchContext& context, const std::vector<Measured>& tests, const std::string& format);
+std::string printed(const std::vector<BenchRow>& rows, const std::string& format);
 
 }  // namespace fourfold::cli

@@ -55,13 +55,14 @@ Json as_json(const BenchContext& c, const Measured& m) {
   return json;
 }
 
-std::string markdown(const BenchContext& c, const std::vector<Measured>& tests) {
-  Table table{c.price ? "lrrlrrrrrrrrlr" : "lrrlrrrrrrrrl"};
+std::string markdown(const std::vector<BenchRow>& rows) {
+  const bool priced = rows.front().context.price.has_value();
+  Table table{priced ? "lrrlrrrrrrrrlr" : "lrrlrrrrrrrrl"};
   std::vector<std::string> head = {"model",  "size",   "params",   "backend", "threads", "test", "t/s",
                                    "p50 ms", "p99 ms", "MB/token", "of GB/s", "MFU",     "binds"};
-  if (c.price) head.push_back("$/Mtoken");
+  if (priced) head.push_back("$/Mtoken");
   table.row(head);
-  for (const Measured& m : tests) {
+  for (const auto& [c, m] : rows) {
     const auto rates = m.rates();
     std::vector<std::string> row = {c.model,
                                     in_bytes(c.size),
@@ -149,10 +150,10 @@ double dollars_per_million(const BenchContext& context, const Measured& m) {
   return *context.price / 3600 * m.median_s() / m.tokens() * 1e6;
 }
 
-std::string printed(const BenchContext& context, const std::vector<Measured>& tests, const std::string& format) {
-  if (format == "md") return markdown(context, tests);
+std::string printed(const std::vector<BenchRow>& tests, const std::string& format) {
+  if (format == "md") return markdown(tests);
   std::vector<Json> rows;
-  for (const Measured& m : tests) rows.push_back(as_json(context, m));
+  for (const auto& [context, test] : tests) rows.push_back(as_json(context, test));
   if (format == "json") return dumped(rows, 2);
   if (format == "csv") return csv(rows);
   std::string lines;

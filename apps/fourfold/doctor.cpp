@@ -11,6 +11,7 @@
 #include "exit.hpp"
 #include "figures.hpp"
 #include "json_out.hpp"
+#include "lab/device.hpp"
 #include "output.hpp"
 #include "shared.hpp"
 #include "table.hpp"
@@ -83,6 +84,12 @@ std::string memory() {
          in_bytes(static_cast<double>(memory.freeram + memory.bufferram) * unit) + " unused";
 }
 
+#ifdef FOURFOLD_CUDA
+constexpr const char* kCudaExecutors = ", graph, stream";
+#else
+constexpr const char* kCudaExecutors = "";
+#endif
+
 Json findings(const Everywhere& everywhere, bool& good) {
   const Topology t = read_topology();
   const simd::Levels levels = simd::available_levels(simd::detect_features());
@@ -105,8 +112,8 @@ Json findings(const Everywhere& everywhere, bool& good) {
           {"caches", "L1d " + size_or_dash(t.l1d) + " · L2 " + size_or_dash(t.l2) + " · L3 " + size_or_dash(t.l3)},
           {"memory", memory()},
           {"huge_pages", huge_pages()},
-          {"cuda", "not in this build"},
-          {"executors", "team, reference, reference-f32"}};
+          {"cuda", one_line(describe_device())},
+          {"executors", "team, reference, reference-f32" + std::string(kCudaExecutors)}};
 }
 
 int Doctor::run() const {

@@ -1,7 +1,9 @@
 #include "shared.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
+#include <sstream>
 
 #include "exit.hpp"
 #include "figures.hpp"
@@ -10,16 +12,25 @@
 namespace fourfold::cli {
 namespace {
 
-bool on_device(const std::string& executor) { return executor == "graph" || executor == "stream"; }
+constexpr const char* kExecutors[] = {"team", "reference", "reference-f32", "graph", "stream"};
 
 std::string take_device(const std::string& device, Everywhere& everywhere) {
-  if (device == "cpu")
-    return on_device(everywhere.executor) ? "cpu does not go with --executor " + everywhere.executor : "";
+  if (device == "cpu") return everywhere.on_device() ? "cpu does not go with --executor " + everywhere.executor : "";
   const std::string number = device.starts_with("cuda:") ? device.substr(5) : device == "cuda" ? "0" : "";
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), everywhere.device);
   if (number.empty() || error != std::errc{} || end != number.data() + number.size() || everywhere.device < 0)
     return "'" + one_line(device) + "' is not one of cpu, cuda, cuda:N";
-  if (!on_device(everywhere.executor)) everywhere.executor = "graph";
+  if (!everywhere.on_device()) everywhere.executor = "graph";
+  return {};
+}
+
+std::string take_arms(const std::string& text, Everywhere& everywhere, std::vector<std::string>& arms) {
+  arms = split(text);
+  for (const std::string& arm : arms)
+    if (std::find(std::begin(kExecutors), std::end(kExecutors), arm) == std::end(kExecutors))
+      return "'" + one_line(arm) + "' is not one of team, reference, reference-f32, graph, stream";
+  if (arms.empty()) return "no executor is named";
+  everywhere.executor = arms.front();
   return {};
 }
 
@@ -38,16 +49,28 @@ std::string take_seed(const std::string& text, std::optional<std::uint64_t>& see
 
 }  // namespace
 
-void declare_everywhere(Options& options, Everywhere& everywhere) {
+void declare_everywhere(Options& options, Everywhere& everywhere, std::vector<std::string>* arms) {
   options.group("Everywhere");
-  options.choice("--executor NAME", everywhere.executor, {"team", "reference", "reference-f32", "graph", "stream"},
-                 "what computes: team (fast), reference (double), reference-f32; on a GPU graph, stream");
+  if (arms != nullptr)
+    options.taken(
+        "--executor LIST", [&everywhere, arms](const std::string& text) { return take_arms(text, everywhere, *arms); },
+        "what computes, several side by side: team, graph, stream, ...");
+  else
+    options.choice("--executor NAME", everywhere.executor, {"team", "reference", "reference-f32", "graph", "stream"},
+                   "what computes: team (fast), reference (double), reference-f32; on a GPU graph, stream");
   options.taken(
       "--device DEVICE", [&everywhere](const std::string& text) { return take_device(text, everywhere); },
       "where to compute: cpu, cuda or cuda:N (then --executor graph)");
   options.integer("-t,--threads N", everywhere.threads, 1, 4096, "threads; default: the physical cores at hand");
   options.flag("--json", everywhere.json, "print JSON");
   options.group("Options");
+}
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> parts;
+  std::stringstream stream(list);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
 }
 
 void declare_model(Options& options, std::string& path) {

@@ -3,6 +3,7 @@
 
 #include <fourfold/session.hpp>
 #include <string>
+#include <vector>
 
 #include "options.hpp"
 
@@ -14,8 +15,13 @@ struct Everywhere {
   int device = 0;   // of the executors that compute on one
   int threads = 0;  // 0: the physical cores this process may use
   bool json = false;
+
+  bool on_device() const { return executor == "graph" || executor == "stream" || executor == "persistent"; }
 };
-void declare_everywhere(Options& options, Everywhere& everywhere);
+// `arms`: --executor takes a list of them, the first of which is everywhere.executor.
+void declare_everywhere(Options& options, Everywhere& everywhere, std::vector<std::string>* arms = nullptr);
+
+std::vector<std::string> split(const std::string& list);  // at commas
 
 void declare_model(Options& options, std::string& path);
 

@@ -8,6 +8,7 @@
 #include "formats/checkpoint.hpp"
 #include "formats/message.hpp"
 #include "models/family.hpp"
+#include "shared.hpp"
 
 namespace fourfold::cli {
 namespace {
@@ -30,6 +31,26 @@ void declare_source(Options& options, Source& source) {
                  {"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "mxfp4", "fp8",
                   "int4", "nvfp4"},
                  "storage of the shape's matrices; default bf16");
+}
+
+void declare_sources(Options& options, Source& source) {
+  options.text("-m,--model MODEL", source.model, "a .gguf, or a folder with config.json and safetensors");
+  options.text("--shape LIST", source.shape, "published models' shapes with random weights: llama-3.2-1b, ...");
+  options.text("--dtype LIST", source.dtype, "storages of the shapes' matrices: bf16 (default), fp8, q8_0, int4, ...");
+}
+
+std::vector<Source> each_source(const Source& lists, const std::string& verb) {
+  check(lists, verb);
+  if (lists.shape.empty()) return {lists};
+  std::vector<Source> all;
+  for (const std::string& shape : split(lists.shape))
+    for (const std::string& dtype : split(lists.dtype)) {
+      if (!storage_from_name(dtype))
+        misuse(verb + ": --dtype: '" + one_line(dtype) +
+               "' is not a storage; accepted: f32, f16, bf16, q4_0, ..., fp8, int4, mxfp4, nvfp4");
+      all.push_back({"", shape, dtype});
+    }
+  return all;
 }
 
 Program read_program(const Source& source, const std::string& verb) {

@@ -13,6 +13,8 @@ struct Source {
   std::string model, shape, dtype = "bf16";
 };
 void declare_source(Options& options, Source& source);
+void declare_sources(Options& options, Source& source);  // lists of shapes and storages: see each_source
+std::vector<Source> each_source(const Source& lists, const std::string& verb);
 
 Program read_program(const Source& source, const std::string& verb);  // no weight is read
 Model open_model(const Source& source, const std::string& verb);      // random weights for a shape

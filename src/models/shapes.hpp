@@ -18,7 +18,7 @@ struct NamedShape {
   int vocab;
   bool tied;        // the output matrix is the embedding
   int window;       // of the local layers, 0 when all are global; in gemma3 every sixth layer is global
-  int context;      // the length it was trained for
+  int context;      // the length it was trained for (llama-3-8b: as 3.1)
   float rope_base;  // of the global layers
 };
 
@@ -30,7 +30,7 @@ inline constexpr std::array kNamedShapes = {
     NamedShape{"smollm2-1.7b",  "llama",    24,  2048,   32, 32,  64,  8192,  49152, true,    0,   8192,  130000.f},
     NamedShape{"llama-3.2-1b",  "llama",    16,  2048,   32,  8,  64,  8192, 128256, true,    0, 131072,  500000.f},
     NamedShape{"llama-3.2-3b",  "llama",    28,  3072,   24,  8, 128,  8192, 128256, true,    0, 131072,  500000.f},
-    NamedShape{"llama-3-8b",    "llama",    32,  4096,   32,  8, 128, 14336, 128256, false,   0,   8192,  500000.f},
+    NamedShape{"llama-3-8b",    "llama",    32,  4096,   32,  8, 128, 14336, 128256, false,   0, 131072,  500000.f},
     NamedShape{"llama-3-70b",   "llama",    80,  8192,   64,  8, 128, 28672, 128256, false,   0,   8192,  500000.f},
     NamedShape{"qwen2.5-0.5b",  "qwen2",    24,   896,   14,  2,  64,  4864, 151936, true,    0,  32768, 1000000.f},
     NamedShape{"qwen2.5-1.5b",  "qwen2",    28,  1536,   12,  2, 128,  8960, 151936, true,    0,  32768, 1000000.f},

@@ -1,0 +1,57 @@
+#include "lab/device.hpp"
+
+#ifdef FOURFOLD_CUDA
+#include "cuda/probe.hpp"
+
+namespace fourfold {
+
+std::string describe_device() {
+  const auto device = cuda::open_device(0);
+  if (!device.ok()) return device.error().message();
+  return device->name + ", " + std::to_string(device->multiprocessors) + " multiprocessors, " +
+         std::to_string(device->bytes >> 30) + " GiB, driver for CUDA " + std::to_string(device->driver / 1000) + "." +
+         std::to_string(device->driver % 1000 / 10) + ", kernels for compute capability 9.0";
+}
+
+struct DeviceCeiling::State {
+  cuda::ReadProbe probe;
+};
+
+result<std::unique_ptr<DeviceCeiling>> DeviceCeiling::create(int index) {
+  auto device = cuda::open_device(index);
+  if (!device.ok()) return device.error();
+  auto probe = cuda::ReadProbe::create(*device);
+  if (!probe.ok()) return probe.error();
+  return std::unique_ptr<DeviceCeiling>(new DeviceCeiling(std::make_unique<State>(State{std::move(probe).value()})));
+}
+
+double DeviceCeiling::sample() {
+  const auto rate = state_->probe.sample();
+  return rate.ok() ? *rate : 0;
+}
+
+}  // namespace fourfold
+
+#else
+
+namespace fourfold {
+
+std::string describe_device() { return "not in this build"; }
+
+struct DeviceCeiling::State {};
+
+result<std::unique_ptr<DeviceCeiling>> DeviceCeiling::create(int) {
+  return status{Code::unsupported, "this build has no CUDA"};
+}
+
+double DeviceCeiling::sample() { return 0; }
+
+}  // namespace fourfold
+#endif
+
+namespace fourfold {
+
+DeviceCeiling::DeviceCeiling(std::unique_ptr<State> state) : state_(std::move(state)) {}
+DeviceCeiling::~DeviceCeiling() = default;
+
+}  // namespace fourfold
