@@ -88,13 +88,14 @@ void experts(benchmark::State& state, Storage storage, int tokens) {
     state.SetIterationTime(times.back());
     if (!done.ok()) return state.SkipWithError(done.message().c_str());
   }
-  const auto median = [](std::vector<double>& x) {
-    std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2), x.end());
-    return x[x.size() / 2];
+  const auto quartile = [](std::vector<double>& x, std::size_t which) {
+    std::sort(x.begin(), x.end());
+    return x[which * (x.size() - 1) / 4];
   };
   const Work work = work_of(program, tokens);
-  const double time = median(times), limit = median(limits);
+  const double time = quartile(times, 2), limit = quartile(limits, 2);
   state.counters["median_us"] = time * 1e6;
+  state.counters["spread_us"] = (quartile(times, 3) - quartile(times, 1)) * 1e6;
   state.counters["flops"] = work.flops / time;
   if (tokens > 1) return;
   state.counters["bytes"] = work.bytes;
