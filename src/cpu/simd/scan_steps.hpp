@@ -108,6 +108,7 @@ FOURFOLD_INLINE void sweep(const ScanRun& run, float* s, const ScanToken* last, 
   const float* const key = kUpdate ? last->k : nullptr;
   const float* const b = kUpdate && kErase == Erase::pair ? last->b : nullptr;
   const float decay = kUpdate ? last->decay : 1;
+  [[maybe_unused]] const std::int64_t behind = run.keys * run.state_stride;
   F y[N], z[N], zs[2][N], os[2][N];  // sums in two chains each, to hide the latency of an addition
   FOURFOLD_UNROLL for (int n = 0; n < N; ++n) {
     if constexpr (kUpdate) y[n] = strip.y[n], z[n] = strip.z[n];
@@ -124,6 +125,8 @@ FOURFOLD_INLINE void sweep(const ScanRun& run, float* s, const ScanToken* last, 
         FOURFOLD_UNROLL for (int n = 0; n < N; ++n) x[n] = L::fma(side, z[n], x[n]);
       }
       FOURFOLD_UNROLL for (int n = 0; n < N; ++n) L::store(s + n * L::kLanes, x[n]);
+      if constexpr (!kRead)  // the same columns of the state behind this one, most likely the next to be read
+        FOURFOLD_UNROLL for (int n = 0; n < N; ++n) __builtin_prefetch(s + behind + n * L::kLanes);
     }
     if constexpr (kRead) {
       if constexpr (kErase != Erase::none) {
