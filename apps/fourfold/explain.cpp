@@ -99,6 +99,25 @@ const char* move_of(const Step& step) {
                     step.op);
 }
 
+// What a sequence keeps, and what one more token reads and writes of it, by the length of its past.
+struct Past {
+  std::int64_t context;
+  double cache_bytes, state_bytes;
+  StepCost token;
+};
+std::vector<Past> pasts_of(const Program& program, Storage cache) {
+  std::vector<Past> rows;
+  for (std::int64_t context = 1 << 10; context <= 1 << 20; context *= 4) {
+    double numbers = 0;
+    for (const CacheSpec& kv : program.caches)
+      numbers +=
+          static_cast<double>(kv.width() * (kv.window > 0 ? std::min<std::int64_t>(context, kv.window) : context));
+    rows.push_back({context, numbers * info(cache).bits_per_element() / 8,
+                    static_cast<double>(program.state_numbers()) * sizeof(float), cost(program, 1, context, cache, 1)});
+  }
+  return rows;
+}
+
 std::vector<Row> rows_of(const Program& program, const Work& work, const Limits& limits, bool ungrouped) {
   std::vector<Row> rows;
   for (const Step& step : program.steps) {
@@ -172,6 +191,12 @@ void Explain::print_json(const Report& r) const {
   if (price) json["total"]["dollars_per_million_tokens"] = *price / 3600 * r.total.seconds / r.work.tokens * 1e6;
   if (r.placement.cpu_weight_bytes + r.placement.gpu_weight_bytes > 0)
     json["experts"] = {{"cpu_bytes", r.placement.cpu_weight_bytes}, {"gpu_bytes", r.placement.gpu_weight_bytes}};
+  for (const Past& past : pasts_of(r.program, r.work.cache))
+    json["by_context"].push_back({{"context", past.context},
+                                  {"cache_bytes", past.cache_bytes},
+                                  {"state_bytes", past.state_bytes},
+                                  {"cache_bytes_per_token", past.token.cache_bytes},
+                                  {"state_bytes_per_token", past.token.state_bytes}});
   json["ceilings"] = {{"read_bytes_per_s", r.ceilings.bytes_per_s},
                       {"int8_ops_per_s", r.ceilings.int8_ops},
                       {"bf16_ops_per_s", r.ceilings.bf16_ops},
@@ -201,6 +226,14 @@ void Explain::print(const Report& r) const {
                 in_bytes(r.placement.gpu_weight_bytes) + " on a GPU" +
                 (experts.gpu_gigabytes > 0 ? "" : " (none: this plans only; --gpu-memory says what one would have)") +
                 "\n");
+  if (!r.program.states.empty()) {
+    Table pasts{"rrrrr"};
+    pasts.row({"context", "caches", "states", "caches per token", "states per token"});
+    for (const Past& past : pasts_of(r.program, r.work.cache))
+      pasts.row({grouped_by_three(past.context), in_bytes(past.cache_bytes), in_bytes(past.state_bytes),
+                 in_bytes(past.token.cache_bytes), in_bytes(past.token.state_bytes)});
+    out().write("\n" + pasts.text() + "\n");
+  }
   out().write("ceilings: " + fixed(r.ceilings.bytes_per_s / 1e9, 1) + " GB/s read · " +
               in_thousands(r.ceilings.int8_ops) + "op/s int8 · " + in_thousands(r.ceilings.bf16_ops) + "op/s bf16 · " +
               in_thousands(r.ceilings.f32_ops) + "op/s f32 (" + r.ceilings.source + ")\n");
