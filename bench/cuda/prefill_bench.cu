@@ -140,6 +140,26 @@ void run(int tokens, const std::vector<Layer>& layers, cudaStream_t stream) {
   kind("prepare hidden", 0, [&](const Layer& w) { p.make(p.down(w)); });
 }
 
+// Gate and up of one layer, from another storage to bf16 tiles: what a prompt pays besides.
+void unpack(Storage storage, cudaStream_t stream) {
+  const int groups = 2 * kHidden / kTileRows;
+  with_tile(storage, [&](auto tile) {
+    using T = decltype(tile);
+    const TileOrder order{groups, kWidth / T::kColumns, 14};
+    const std::size_t bytes = static_cast<std::size_t>(order.tiles()) * T::kBytes;
+    const auto to_bytes =
+        static_cast<std::size_t>(unpacked_order(groups, kWidth).tiles()) * Tile<Storage::bf16>::kBytes;
+    auto* from = bench::random<std::uint8_t>(bytes, 0xbfffbfffu, stream);
+    auto* to = allocate<std::uint8_t>(to_bytes);
+    const double us =
+        bench::time(stream, 8, [&] { CHECK(unpack_tiles(storage, from, order, kWidth, to, false, stream)); });
+    const std::string_view name = info(storage).name;
+    std::printf("{\"unpack\": \"%.*s\", \"us\": %.1f, \"tb_s\": %.2f}\n", static_cast<int>(name.size()), name.data(),
+                us, static_cast<double>(bytes + to_bytes) / us * 1e-6);
+    cudaFree(from), cudaFree(to);
+  });
+}
+
 }  // namespace
 
 int main() {
@@ -150,5 +170,7 @@ int main() {
     layers.push_back({weights(kQkv, kWidth, stream), weights(kWidth, kWidth, stream),
                       weights(2 * kHidden, kWidth, stream), weights(kWidth, kHidden, stream)});
   for (int tokens : {16, 128, 512, 4096}) run(tokens, layers, stream);
+  for (Storage storage : {Storage::q4_k, Storage::q6_k, Storage::q8_0, Storage::fp8, Storage::int4, Storage::mxfp4})
+    unpack(storage, stream);
   return 0;
 }

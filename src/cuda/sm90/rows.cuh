@@ -95,6 +95,20 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 }
 
+// The code of one element of a lane's 16 x 16 piece; the pieces of all tiles hold their elements in the same lanes.
+template <class T>
+__device__ __forceinline__ std::uint32_t code_of(const std::uint8_t* tile, int strip, int step, int pair, int half) {
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  const auto field = [&](auto plane, int offset) {
+    using Plane = decltype(plane);
+    const std::uint8_t* word = tile + offset + Plane::word_place(strip, Plane::word_of(step, pair, half), lane);
+    return Plane::take(*reinterpret_cast<const std::uint32_t*>(word), step, pair, half);
+  };
+  const std::uint32_t low = field(typename T::Low{}, 0);
+  if constexpr (T::High::kBytes > 0) return low | field(typename T::High{}, T::kHighOffset) << T::kLowBits;
+  return low;
+}
+
 // One thread writes the eight weights of a lane in a 16 x 16 piece.
 template <class T>
 __global__ void unpack_kernel(const std::uint8_t* from, TileOrder order, int columns, std::uint8_t* to,
@@ -103,21 +117,24 @@ __global__ void unpack_kernel(const std::uint8_t* from, TileOrder order, int col
   let_next_kernel_start();
   using To = Tile<Storage::bf16>;
   const std::int64_t i = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x;
-  const int lane = i % 32, step = i / 32 % To::kSteps, strip = i / 32 / To::kSteps % kTileStrips;
-  const std::int64_t tile = i / 32 / To::kSteps / kTileStrips;
+  const int lane = i % kLanes, step = i / kLanes % To::kSteps, strip = i / kLanes / To::kSteps % kTileStrips;
+  const std::int64_t tile = i / kLanes / To::kSteps / kTileStrips;
   if (tile >= to_order.tiles()) return;
   const int group = static_cast<int>(tile / to_order.slices), slice = static_cast<int>(tile % to_order.slices);
-  std::uint32_t out[4];
+  const int column = slice * To::kColumns + strip * To::kStripColumns + step * 16;  // of the piece
+  const int from_strip = column % T::kColumns / T::kStripColumns, from_step = column % T::kStripColumns / 16;
+  std::uint32_t out[4] = {};
+  if (column < columns) {
+    const std::uint8_t* source = from + order.index(group, column / T::kColumns) * T::kBytes;
+    const std::uint8_t* scales = source + T::scale_place(from_strip);
+    const auto weight = [&](int pair, int half) {
+      const int in_piece = slot_column(lane, pair, half);
+      if (column + in_piece >= columns) return 0.f;
+      return T::value(code_of<T>(source, from_strip, from_step, pair, half), scales, slot_row(lane, pair),
+                      from_step * 16 + in_piece);
+    };
 #pragma unroll
-  for (int pair = 0; pair < 4; ++pair) {
-    float two[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int column = slice * To::kColumns + strip * To::kStripColumns + step * 16 + slot_column(lane, pair, half);
-      const std::uint8_t* source = from + order.index(group, column / T::kColumns) * T::kBytes;
-      two[half] = column < columns ? tile_value<T>(source, slot_row(lane, pair), column % T::kColumns) : 0;
-    }
-    out[pair] = Bf16::pack(two[0], two[1]);
+    for (int pair = 0; pair < 4; ++pair) out[pair] = Bf16::pack(weight(pair, 0), weight(pair, 1));
   }
   std::uint8_t* at = to + to_order.index(group, slice) * To::kBytes + To::Low::word_place(strip, step * 4, lane);
   *reinterpret_cast<uint4*>(at) = {out[0], out[1], out[2], out[3]};
