@@ -145,68 +145,112 @@ class Gemm {
       sums[token * Shape::kRowFloats + row] = sums_[i];
     }
     sync_consumers();
-    const int end = min(kTokens, x_.tokens - first_token_);
-    for (int token = warp_; token < end; token += Shape::kConsumers / 32) {
-      const float* row = sums + token * Shape::kRowFloats;
-      p_.epilogue == DeviceEpilogue::gated ? gate(first_token_ + token, row) : store(first_token_ + token, row);
+    p_.epilogue == DeviceEpilogue::gated ? gate(sums) : store(sums);
+  }
+
+  // A warp finishes tokens warp, warp + 8, ..; `turn` counts them.
+  static constexpr int kWarps = Shape::kConsumers / 32, kTurns = kTokens / kWarps;
+  static_assert(kTurns <= 32);
+  __device__ int token_of(int turn) const { return warp_ + kWarps * turn; }
+  __device__ bool is_there(int turn) const { return first_token_ + token_of(turn) < x_.tokens; }
+  // Lane `turn` holds the scalar of that token.
+  __device__ float scalars() const {
+    return lane_ < kTurns && is_there(lane_) ? scale_[first_token_ + token_of(lane_)] : 0;
+  }
+
+  // Four rows of a dot from `row` on: y = scale (by_row sum + bias).
+  struct FourRows {
+    float scale, by_row[4], bias[4];
+    __device__ FourRows(const DeviceDot& dot, int row) : scale(dot.scale) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        by_row[i] = dot.scales != nullptr && row + i < dot.rows ? dot.scales[row + i] : 1;
+        bias[i] = dot.bias != nullptr && row + i < dot.rows ? dot.bias[row + i] : 0;
+      }
     }
-  }
+    __device__ float operator()(int i, float sum) const { return scale * fmaf(sum, by_row[i], bias[i]); }
+  };
 
-  // Row `row` of a dot, from its sum.
-  __device__ float scaled(const DeviceDot& dot, int row, float sum) const {
-    if (row >= dot.rows) return 0;
-    const float y = dot.scales != nullptr ? sum * dot.scales[row] : sum;
-    return dot.scale * (dot.bias != nullptr ? y + dot.bias[row] : y);
+  static __device__ bool is_whole(const float* at, int column, int end) {
+    return column + 4 <= end && reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
   }
-
-  // Four rows of a lane from `column` on, as many as there are before `end`.
-  __device__ void put(float* row, int column, int end, float4 y) const {
-    if (column + 4 <= end && reinterpret_cast<std::uintptr_t>(row + column) % 16 == 0) {
-      *reinterpret_cast<float4*>(row + column) = y;
+  // Four numbers of a row from `column` on, as many as there are before `end`.
+  static __device__ void get(const float* row, int column, int end, float (&y)[4]) {
+    if (is_whole(row + column, column, end)) {
+      const float4 v = *reinterpret_cast<const float4*>(row + column);
+      y[0] = v.x, y[1] = v.y, y[2] = v.z, y[3] = v.w;
       return;
     }
-    const float values[] = {y.x, y.y, y.z, y.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) y[i] = column + i < end ? row[column + i] : 0;
+  }
+  static __device__ void put(float* row, int column, int end, const float (&y)[4]) {
+    if (is_whole(row + column, column, end)) {
+      *reinterpret_cast<float4*>(row + column) = {y[0], y[1], y[2], y[3]};
+      return;
+    }
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      if (column + i < end) row[column + i] = values[i];
+      if (column + i < end) row[column + i] = y[i];
   }
 
-  __device__ void store(int token, const float* sums) const {
+  // Four tokens at once, so that their residuals are under way together.
+  __device__ void store(const float* sums) const {
+    constexpr int kAtOnce = 4;
     const int group = first_group_ + lane_ / 4;
-    if (group >= p_.order.groups) return;
     const int d = p_.dot_count > 2 && group >= p_.dots[2].first_group   ? 2
                   : p_.dot_count > 1 && group >= p_.dots[1].first_group ? 1
                                                                         : 0;
     const DeviceDot& dot = p_.dots[d];
     const int row = (group - dot.first_group) * kTileRows + lane_ % 4 * 4;
-    const float factor = scale_[token];
-    const std::int64_t at = std::int64_t{token} * row_of(p_);
-    float y[4];
+    const bool add = p_.epilogue == DeviceEpilogue::add, mine = group < p_.order.groups;
+    const FourRows rows(dot, row);
+    const float factors = scalars();
+    float* out = p_.epilogue == DeviceEpilogue::append ? p_.heads.raw : p_.out;
+    for (int first = 0; first < kTurns && is_there(first); first += kAtOnce) {
+      float x[kAtOnce][4] = {};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      y[i] = scaled(dot, row + i, sums[4 * lane_ + i] * factor);
-      if (p_.epilogue == DeviceEpilogue::add) {
-        if (row + i < dot.rows) y[i] = fmaf(p_.residual_scale, p_.residual[at + row + i], y[i]);
-      } else if (p_.epilogue == DeviceEpilogue::store) {
-        y[i] = activated(p_.activation, p_.soft_cap > 0 ? p_.soft_cap * fourfold::tanh(y[i] / p_.soft_cap) : y[i]);
+      for (int k = 0; k < kAtOnce; ++k)
+        if (add && mine && is_there(first + k)) get(p_.residual + place(first + k), row, dot.rows, x[k]);
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        const float factor = __shfl_sync(~0u, factors, first + k);
+        if (!mine || !is_there(first + k)) continue;
+        float y[4];
+        get(sums + token_of(first + k) * Shape::kRowFloats, 4 * lane_, Shape::kRows, y);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) y[i] = finished(rows(i, y[i] * factor), x[k][i]);
+        put(out + place(first + k) + dot.first_row, row, dot.rows, y);
       }
     }
-    float* out = p_.epilogue == DeviceEpilogue::append ? p_.heads.raw : p_.out;
-    put(out + at, dot.first_row + row, dot.first_row + dot.rows, {y[0], y[1], y[2], y[3]});
+  }
+  // Floats to a token's row.
+  __device__ std::int64_t place(int turn) const { return std::int64_t{first_token_ + token_of(turn)} * row_of(p_); }
+  __device__ float finished(float y, float residual) const {
+    if (p_.epilogue == DeviceEpilogue::add) return fmaf(p_.residual_scale, residual, y);
+    if (p_.epilogue == DeviceEpilogue::append) return y;
+    return activated(p_.activation, p_.soft_cap > 0 ? p_.soft_cap * fourfold::tanh(y / p_.soft_cap) : y);
   }
 
-  // Groups alternate between gate and up.
-  __device__ void gate(int token, const float* sums) const {
-    if (lane_ >= 16) return;
-    const int pair = lane_ / 4, row = (first_group_ / 2 + pair) * kTileRows + lane_ % 4 * 4;
-    const float* own = sums + pair * 2 * kTileRows + lane_ % 4 * 4;
-    const float factor = scale_[token];
-    float y[4];
+  // Groups alternate between gate and up; each half of a warp takes a token.
+  __device__ void gate(const float* sums) const {
+    const int lane = lane_ % 16, half = lane_ / 16, pair = lane / 4;
+    const int row = (first_group_ / 2 + pair) * kTileRows + lane % 4 * 4, column = pair * 2 * kTileRows + lane % 4 * 4;
+    const FourRows gates(p_.dots[0], row), ups(p_.dots[1], row);
+    const float factors = scalars();
+    for (int first = 0; first < kTurns && is_there(first); first += 2) {
+      const int turn = first + half;
+      const float factor = __shfl_sync(~0u, factors, turn);
+      if (!is_there(turn)) continue;
+      const float* own = sums + token_of(turn) * Shape::kRowFloats;
+      float gate[4], up[4];
+      get(own, column, Shape::kRows, gate);
+      get(own, column + kTileRows, Shape::kRows, up);
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      y[i] = activated(p_.activation, scaled(p_.dots[0], row + i, own[i] * factor)) *
-             scaled(p_.dots[1], row + i, own[kTileRows + i] * factor);
-    put(p_.out + std::int64_t{token} * row_of(p_), row, p_.dots[0].rows, {y[0], y[1], y[2], y[3]});
+      for (int i = 0; i < 4; ++i)
+        gate[i] = activated(p_.activation, gates(i, gate[i] * factor)) * ups(i, up[i] * factor);
+      put(p_.out + place(turn), row, p_.dots[0].rows, gate);
+    }
   }
 
   const DeviceProject& p_;

@@ -117,12 +117,16 @@ __global__ void unpack_kernel(const std::uint8_t* from, TileOrder order, int col
   let_next_kernel_start();
   using To = Tile<Storage::bf16>;
   const std::int64_t i = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x;
-  const int lane = i % kLanes, step = i / kLanes % To::kSteps, strip = i / kLanes / To::kSteps % kTileStrips;
+  const int lane = static_cast<int>(threadIdx.x) % kLanes, step = i / kLanes % To::kSteps,
+            strip = i / kLanes / To::kSteps % kTileStrips;
   const std::int64_t tile = i / kLanes / To::kSteps / kTileStrips;
   if (tile >= to_order.tiles()) return;
   const int group = static_cast<int>(tile / to_order.slices), slice = static_cast<int>(tile % to_order.slices);
   const int column = slice * To::kColumns + strip * To::kStripColumns + step * 16;  // of the piece
-  const int from_strip = column % T::kColumns / T::kStripColumns, from_step = column % T::kStripColumns / 16;
+  // Unsigned, and a column joined by bits: so the compiler sees that a piece lies in one block, and decodes scales
+  // once.
+  const unsigned place = static_cast<unsigned>(column), from_step = place % T::kStripColumns / 16;
+  const int from_strip = static_cast<int>(place % T::kColumns / T::kStripColumns);
   std::uint32_t out[4] = {};
   if (column < columns) {
     const std::uint8_t* source = from + order.index(group, column / T::kColumns) * T::kBytes;
@@ -130,8 +134,8 @@ __global__ void unpack_kernel(const std::uint8_t* from, TileOrder order, int col
     const auto weight = [&](int pair, int half) {
       const int in_piece = slot_column(lane, pair, half);
       if (column + in_piece >= columns) return 0.f;
-      return T::value(code_of<T>(source, from_strip, from_step, pair, half), scales, slot_row(lane, pair),
-                      from_step * 16 + in_piece);
+      return T::value(code_of<T>(source, from_strip, static_cast<int>(from_step), pair, half), scales,
+                      slot_row(lane, pair), static_cast<int>(from_step << 4 | static_cast<unsigned>(in_piece)));
     };
 #pragma unroll
     for (int pair = 0; pair < 4; ++pair) out[pair] = Bf16::pack(weight(pair, 0), weight(pair, 1));
