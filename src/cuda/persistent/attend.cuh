@@ -23,7 +23,9 @@ __device__ __forceinline__ std::uint32_t bf16_pair(float low, float high) {
 }
 // Sums the parts of a row: rows `heads` apart, lanes 4 * heads apart.
 __device__ __forceinline__ float sum_parts(float x, int heads) {
-  for (int z = 4 * heads; z < 32; z *= 2) x += __shfl_xor_sync(~0u, x, z);
+#pragma unroll
+  for (int z = 4; z < 32; z *= 2)
+    if (z >= 4 * heads) x += __shfl_xor_sync(~0u, x, z);
   return x;
 }
 // Rows of the operands that one set of parts takes: the queries of a KV head, as a power of two.
@@ -46,11 +48,13 @@ __device__ void Consumer<S>::attend(const Record& r) {
   }
   sm90::meet<kConsumers>();
   stamp(2);
-  if (thread_ != 0) return;
-  std::uint32_t* count = launch_.count;
-  sm90::counter_add(count + r.parts * kCounterWords, 1);
-  if (chains == 1 && r.share == 0)  // no merge will follow
-    for (int s = 0; s < r.slices; ++s) sm90::counter_add(count + (r.out_counter + s) * kCounterWords, r.groups);
+  if (thread_ == 0) {
+    std::uint32_t* count = launch_.count;
+    if (chains == 1 && r.share == 0)  // no merge will follow
+      for (int s = 0; s < r.slices; ++s) sm90::counter_add(count + (r.out_counter + s) * kCounterWords, r.groups);
+    sm90::counter_add(count + r.parts * kCounterWords, 1);
+  }
+  appended(r);
   stamp(3);
 }
 
@@ -88,7 +92,7 @@ __device__ void Consumer<S>::attend_leaf(const Record& r, int leaf, bool last, S
   const int position = launch_.position + watch_.token, heads = rows_of(r.queries), g = lane_ / 4, t = lane_ % 4;
   const bool appends = leaf == position / kLeafKeys && warp_ == position % kLeafKeys / 8;
   const int row = 8 * warp_ + lane_ % 8;  // of the panel: the key whose 16-byte chunks this lane names
-  float s[4] = {0, 0, 0, 0};
+  float s[4] = {0, 0, 0, 0}, odd[4] = {0, 0, 0, 0};
   std::uint32_t p[2] = {0, 0};
 #pragma unroll
   for (int panel = 0; panel < 2 * S::kPanels; ++panel) {
@@ -106,7 +110,7 @@ __device__ void Consumer<S>::attend_leaf(const Record& r, int leaf, bool last, S
         for (int i = 0; i < 2; ++i) {
           const uint4 own = shared_.queries[panel * 4 + half * 2 + i][lane_];
           const std::uint32_t q[4] = {own.x, own.y, own.z, own.w};
-          sm90::mma_bf16(s, q, m[2 * i], m[2 * i + 1]);
+          sm90::mma_bf16(i == 0 ? s : odd, q, m[2 * i], m[2 * i + 1]);
         }
       } else {
         sm90::matrices_transposed(chunk, m);
@@ -116,6 +120,8 @@ __device__ void Consumer<S>::attend_leaf(const Record& r, int leaf, bool last, S
       }
     }
     if (panel + 1 == S::kPanels) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[i] += odd[i];
       const float scores[2] = {sum_parts(s[0] + s[2], heads), sum_parts(s[1] + s[3], heads)};
       softmax_step(leaf * kLeafKeys + 8 * warp_ + 2 * t, position, scores, state);
       p[0] = bf16_pair(bf16_part(state.p[0], g / heads), bf16_part(state.p[1], g / heads));
@@ -126,8 +132,14 @@ __device__ void Consumer<S>::attend_leaf(const Record& r, int leaf, bool last, S
     if (!last) free_stage(ring_.at);
     ring_.next();
   }
-  if (!appends) return;
-  sm90::fence_bulk();  // the next token's bulk copies read what append() stored
+}
+
+// This token's key and value are in the cache, for bulk copies of the next token to read.
+template <class S>
+__device__ void Consumer<S>::appended(const Record& r) {
+  const int position = launch_.position + watch_.token;
+  if (chain_of(position) % r.sharers != r.share || warp_ != position % kLeafKeys / 8) return;
+  sm90::fence_bulk();
   __syncwarp();
   if (lane_ == 0) shared_.appended = static_cast<unsigned>(watch_.token * kTokenAttends + r.in_version + 1);
 }

@@ -107,6 +107,7 @@ class Consumer {
   __device__ void attend_chain(const Record& r, int chain);
   __device__ void attend_leaf(const Record& r, int leaf, bool last, State& state);
   __device__ void append(const Record& r, int leaf, int panel, std::uint8_t* at);
+  __device__ void appended(const Record& r);
   __device__ void softmax_step(int key, int position, const float (&scores)[2], State& state);
   __device__ void merge_warps(const Record& r, int chain, State& state, int first_stage);
   __device__ void merge(const Record& r);

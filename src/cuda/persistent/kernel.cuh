@@ -39,9 +39,9 @@ __global__ void __launch_bounds__(kThreads, 1) persistent_step(const __grid_cons
     Consumer<S>(launch, shared).run(tasks);
   } else {
     sm90::give_registers<S::kHelperRegisters>();
-    if (warp < kConsumerWarps + kLoaders) {
+    if (warp < kConsumerWarps + S::kWorkingLoaders) {
       Loader<S>(launch, shared, warp - kConsumerWarps).run(tasks);
-    } else {
+    } else if (warp == kConsumerWarps + kLoaders) {
       Producer<S>(launch, shared).run(tasks);
     }
   }

@@ -31,7 +31,7 @@ class Loader {
   // Whether the next slice is this warp's; then its slot is free.
   __device__ bool mine() {
     const bool own = turn_ == index_;
-    turn_ = turn_ + 1 == kLoaders ? 0 : turn_ + 1;
+    turn_ = turn_ + 1 == S::kWorkingLoaders ? 0 : turn_ + 1;
     return own;
   }
   __device__ float* slot() {
@@ -42,10 +42,12 @@ class Loader {
     __syncwarp();
     if (lane_ == 0) sm90::barrier_arrive(sm90::shared_address(&shared_.slice_full[room_.at]));
   }
-  __device__ void wait(int counter, int version) {
-    if (lane_ == 0) watch_.counter(counter, version, shared_.targets[counter]);
-    __syncwarp();  // the others' loads stay behind lane 0's wait
-    watch_.dead = __shfl_sync(~0u, watch_.dead, 0);
+  // For one counter, or two, which two lanes poll.
+  __device__ void wait(int counter, int version, int second = -1) {
+    const int own = lane_ == 0 ? counter : lane_ == 1 ? second : -1;
+    if (own >= 0) watch_.counter(own, version, shared_.targets[own]);
+    __syncwarp();  // the others' loads stay behind the wait
+    watch_.dead = __any_sync(~0u, watch_.dead);
   }
 
   __device__ void project(const Record& r) {
@@ -147,8 +149,7 @@ class Loader {
     if (mine()) {
       float* to = slot();
       const int key = r.kv_heads * n + r.kv_head * S::kDim, value = key + r.kv_heads * S::kDim;
-      wait(r.in_counter + key / S::Tile::kColumns, r.in_version);
-      wait(r.in_counter + value / S::Tile::kColumns, r.in_version);
+      wait(r.in_counter + key / S::Tile::kColumns, r.in_version, r.in_counter + value / S::Tile::kColumns);
       const int at = lane_ * 4 % S::kDim;
       const float4 k = __ldcg(reinterpret_cast<const float4*>(launch_.arena + r.in + key + at));
       const float4 v = __ldcg(reinterpret_cast<const float4*>(launch_.arena + r.in + value + at));

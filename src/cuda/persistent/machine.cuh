@@ -13,7 +13,8 @@ namespace fourfold::cuda::persistent {
 
 inline constexpr int kConsumerWarps = kTileStrips;
 inline constexpr int kConsumers = kConsumerWarps * 32;
-inline constexpr int kLoaders = 7;
+inline constexpr int kLoaders =
+    7;  // warps; those that work are no more than slots, which their barriers' parity relies on
 inline constexpr int kThreads = kConsumers + kLoaders * 32 + 32;
 inline constexpr int kMostCounters = 192;
 inline constexpr int kMostQueries = 8;
@@ -31,6 +32,7 @@ struct Sizes {
   static constexpr int kSlotPanels = kSlotBytes / kPanelBytes < 2 * kPanels ? kSlotBytes / kPanelBytes : 2 * kPanels;
   static constexpr int kLeafSlots = 2 * kPanels / kSlotPanels;
   static constexpr int kSlices = 4096 / Tile::kColumns;  // activation slices in shared memory: 16 KB
+  static constexpr int kWorkingLoaders = kLoaders < kSlices ? kLoaders : kSlices;
   static constexpr int kFixedBytes = (16 + 4) * 1024 + kMostCounters * 4 + 2048;
   static constexpr int kStages = (kSharedBytes - kFixedBytes) / kSlotBytes;
   // In flight: little near a phase's ends, where small loads would queue behind it.        lab: H200.md, slices

@@ -28,8 +28,10 @@ int unit_groups(const Phase& phase) { return phase.finish == Finish::gated ? 2 :
 
 // The slice that a row group begins with: rows that lie early in the output begin early in the input, whatever the
 // grid, so that sums are added in the same order everywhere and a CTA begins near the slice that it helped to make.
-int first_slice(const Phase& phase, int unit, int units, int slices) {
-  return phase.columns == 0 ? 0 : static_cast<int>(std::int64_t{unit} * slices / units);
+// Neighbours that 128 CTAs would take together begin together.
+int first_slice(int unit, int units, int slices) {
+  const int block = std::max(units / 128, 1);
+  return static_cast<int>(std::int64_t{unit / block * block} * slices / units);
 }
 
 class Maker {
@@ -151,10 +153,9 @@ class Maker {
     for (int cta = 0; cta < plan_.grid(); ++cta) {
       auto [at, end] = deal_.share(units, cta);
       while (at < end) {
-        const int turn = first_slice(phase, at, units, slices);
+        const int turn = first_slice(at, units, slices);
         int count = 1;
-        while (at + count < end && (count + 1) * unit <= kMaxGroups &&
-               first_slice(phase, at + count, units, slices) == turn)
+        while (at + count < end && (count + 1) * unit <= kMaxGroups && first_slice(at + count, units, slices) == turn)
           ++count;
         tasks(cta).push_back({index, at * unit, count * unit, turn, 0, 0});
         at += count;
