@@ -223,38 +223,37 @@ __device__ void Consumer<S>::merge_warps(const Record& r, int chain, State& stat
   if (r.sharers < kChains) sm90::meet<kConsumers>();  // the next chain writes `largest` and `sum` again
 }
 
-// Outputs of this CTA's share, from the states of all chains.
+// Outputs of this CTA's share, from the states of all chains. A warp's 32 outputs are of one head; lane c holds chain
+// c's scale.
 template <class S>
 __device__ void Consumer<S>::merge(const Record& r) {
   const int chains = chains_in_use(launch_.position + watch_.token), n = r.queries * kDim, count = n / r.sharers;
   if (chains == 1) return;
+  const int state = n + 2 * r.queries;
   for (int base = warp_ * 32; base < count; base += kConsumers) {
     if (lane_ == 0) watch_.counter(r.parts, r.in_version, shared_.targets[r.parts]);
     __syncwarp();  // the others' loads stay behind lane 0's wait
     watch_.dead = __shfl_sync(~0u, watch_.dead, 0);
     stamp(1);
-    const int i = r.share * count + base + lane_, head = min(i, n - 1) / kDim, state = n + 2 * r.queries;
+    const int first = r.share * count + base, i = min(first + lane_, n - 1);
     const float* part = launch_.arena + r.in + r.kv_head * kChains * state;
-    float2 scale[kChains];
-    float out[kChains], largest = -1e30f, total = 0, y = 0;
+    float2 scale{-1e30f, 0};
+    if (lane_ < chains) scale = __ldcg(reinterpret_cast<const float2*>(part + lane_ * state + n + 2 * (first / kDim)));
+    float out[kChains];
 #pragma unroll
-    for (int c = 0; c < kChains; ++c)
-      if (c < chains) {
-        scale[c] = __ldcg(reinterpret_cast<const float2*>(part + c * state + n + 2 * head));
-        out[c] = __ldcg(part + c * state + min(i, n - 1));
-      }
+    for (int c = 0; c < kChains; ++c) out[c] = c < chains ? __ldcg(part + c * state + i) : 0.f;
+    float largest = scale.x, total, y = 0;
 #pragma unroll
-    for (int c = 0; c < kChains; ++c)
-      if (c < chains) largest = fmaxf(largest, scale[c].x);
+    for (int z = 8; z > 0; z /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, z));
+    const float factor = exp2f(scale.x - largest);
+    total = factor * scale.y;
 #pragma unroll
-    for (int c = 0; c < kChains; ++c)
-      if (c < chains) {
-        const float f = exp2f(scale[c].x - largest);
-        total = fmaf(f, scale[c].y, total);
-        y = fmaf(f, out[c], y);
-      }
+    for (int z = 8; z > 0; z /= 2) total += __shfl_xor_sync(~0u, total, z);
+    total = __shfl_sync(~0u, total, 0);
+#pragma unroll
+    for (int c = 0; c < kChains; ++c) y = fmaf(__shfl_sync(~0u, factor, c), out[c], y);
     if (base + lane_ < count) __stcg(launch_.arena + r.out + r.kv_head * n + i, y / total);
-    announce(r.out_counter, r.kv_head * n + r.share * count + base, min(32, count - base));
+    announce(r.out_counter, r.kv_head * n + first, min(32, count - base));
     stamp(3);
   }
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "cuda/persistent/machine.cuh"
+#include "program/random_bytes.hpp"
 
 namespace fourfold::cuda::persistent {
 
@@ -16,14 +17,12 @@ __device__ __forceinline__ std::uint32_t ordered(float x) {
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// Uniform in (0, 1) from (seed, position, id): SplitMix64's finaliser.                Steele, Lea and Flood 2014
-__device__ __forceinline__ float uniform(std::uint64_t seed, int position, int id) {
-  std::uint64_t x =
-      seed + 0x9e3779b97f4a7c15u * ((static_cast<std::uint64_t>(position) << 32) + static_cast<unsigned>(id));
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  x ^= x >> 31;
-  return (static_cast<float>(x >> 41) + 0.5f) * 0x1p-23f;
+// Gumbel noise of (seed, position, id): as the kernels of the other arms make it.
+__device__ __forceinline__ float gumbel(std::uint64_t seed, int position, int id) {
+  const std::uint64_t place = static_cast<std::uint64_t>(position) << 32 | static_cast<std::uint32_t>(id);
+  const std::uint64_t bits = RandomBytes::mix(RandomBytes::mix(seed) + place);
+  const float uniform = (static_cast<float>(bits >> 40) + 0.5f) * 0x1p-24f;
+  return -logf(-logf(uniform));
 }
 
 template <class S>
@@ -125,7 +124,7 @@ template <class S>
 __device__ void Consumer<S>::run(Tasks tasks) {
   for (watch_.token = 0; watch_.token < launch_.tokens; ++watch_.token)
     for (int i = 0; i < tasks.count(); ++i) {
-      const Record r = tasks.take();
+      const Record& r = tasks.take();
       watch_.phase = r.phase;
       task_ = i;
       stamp(0);
@@ -149,12 +148,7 @@ __device__ void Consumer<S>::run(Tasks tasks) {
 template <class S>
 __device__ float Consumer<S>::residual_of(const Record& r, int row) const {
   if (r.residual != kEmbedding) return __ldcg(launch_.arena + r.residual + row);
-  int id = launch_.first_id;
-  if (watch_.token > 0)
-    id = min(static_cast<int>(~static_cast<std::uint32_t>(__ldcg(launch_.best + watch_.token - 1)) & 0x7fffffffu),
-             launch_.vocab - 1);
-  return launch_.embedding_scale *
-         bf16_to_float(launch_.embedding[static_cast<std::int64_t>(id) * launch_.width + row]);
+  return embedded<Tile>(launch_, token_id(launch_, watch_.token), static_cast<int>(r.rows), row);
 }
 
 template <class S>
@@ -242,8 +236,7 @@ __device__ void Consumer<S>::finish(const Record& r, float y, float residual, in
 template <class S>
 __device__ void Consumer<S>::keep_best(float logit, int id) {
   if (launch_.inverse_temperature > 0)
-    logit =
-        logit * launch_.inverse_temperature - logf(-logf(uniform(launch_.seed, launch_.position + watch_.token, id)));
+    logit = fmaf(logit, launch_.inverse_temperature, gumbel(launch_.seed, launch_.position + watch_.token, id));
   const auto key = static_cast<unsigned long long>(ordered(logit)) << 32 | ~static_cast<std::uint32_t>(id);
   best_ = max(best_, key);
 }

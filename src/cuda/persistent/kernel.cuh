@@ -32,8 +32,9 @@ __global__ void __launch_bounds__(kThreads, 1) persistent_step(const __grid_cons
   extern __shared__ std::uint8_t bytes[];
   auto& shared = *reinterpret_cast<Shared<S>*>(bytes);
   prepare<S>(launch, shared);
-  const Tasks tasks(launch.records + static_cast<std::int64_t>(blockIdx.x) * launch.stride, launch.counts[blockIdx.x]);
   const int warp = threadIdx.x / 32;
+  const Tasks tasks(launch.records + static_cast<std::int64_t>(blockIdx.x) * launch.stride, launch.counts[blockIdx.x],
+                    shared.records[warp]);
   if (warp < kConsumerWarps) {
     sm90::take_registers<S::kConsumerRegisters>();
     Consumer<S>(launch, shared).run(tasks);

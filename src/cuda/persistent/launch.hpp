@@ -64,9 +64,9 @@ struct Launch {
   std::uint32_t* count;  // [counters][kCounterWords], zeros at launch
   int sampled;           // counter
   float* arena;
-  const std::uint16_t* embedding;  // bf16 [vocab][width]
+  const std::uint8_t* embedding;  // tiles [row group][slice]
   float embedding_scale;
-  int width, vocab;
+  int vocab;
   std::int64_t cache_head_bytes;  // of a KV head
   float* logits;                  // [tokens][vocab], or null
   unsigned long long* best;       // [tokens]: zeros at launch; the largest logit's key and id

@@ -17,7 +17,7 @@ class Loader {
   __device__ void run(Tasks tasks) {
     for (watch_.token = 0; watch_.token < launch_.tokens && !watch_.dead; ++watch_.token)
       for (int i = 0; i < tasks.count() && !watch_.dead; ++i) {
-        const Record r = tasks.take();
+        const Record& r = tasks.take();
         watch_.phase = r.phase;
         if (r.kind == static_cast<std::uint8_t>(Kind::project)) project(r);
         if (r.kind == static_cast<std::uint8_t>(Kind::attend)) attend(r);
@@ -60,41 +60,59 @@ class Loader {
   }
 
   __device__ void bring(const Record& r, int slice) {
-    const int first = slice * S::Tile::kColumns;
-    float4 weight[kVectors], x[kVectors];
+    if (r.in == kEmbedding) return bring_embedding(r, slice);
+    float* to = slot();
+    // The norm's weights wait in the slot for what they are multiplied with.
+#pragma unroll 4
+    for (int i = 0; i < kVectors; ++i)
+      reinterpret_cast<float4*>(to)[i * 32 + lane_] = weights_of(r, column_of(slice, i));
+    wait(r.in_counter + slice, r.in_version);
+    float4 x[kVectors];
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      const int column = first + (i * 32 + lane_) * 4;
-      weight[i] = float4{1, 1, 1, 1};
-      if (r.norm != 0 && column < static_cast<int>(r.columns))
-        weight[i] = __ldg(reinterpret_cast<const float4*>(reinterpret_cast<const float*>(r.norm) + column));
-    }
-    float* to = slot();
-    const bool embedding = r.in == kEmbedding;
-    const std::uint16_t* row = nullptr;
-    if (embedding) {
-      if (watch_.token > 0) wait(launch_.sampled, -1);
-      const int id = last_id();
-      row = launch_.embedding + static_cast<std::int64_t>(id) * launch_.width;
-      if (blockIdx.x == 0 && slice == r.first_slice && watch_.token > 0) show(watch_.token - 1, id);
-    } else {
-      wait(r.in_counter + slice, r.in_version);
+      const int column = column_of(slice, i);
+      x[i] = float4{0, 0, 0, 0};
+      if (column < static_cast<int>(r.columns))
+        x[i] = __ldcg(reinterpret_cast<const float4*>(launch_.arena + r.in + column));
     }
     float squares = 0;
 #pragma unroll
+    for (int i = 0; i < kVectors; ++i) squares += put(to, i, x[i], reinterpret_cast<const float4*>(to)[i * 32 + lane_]);
+    hand_over(r, squares);
+  }
+
+  __device__ void bring_embedding(const Record& r, int slice) {
+    float* to = slot();
+    if (watch_.token > 0) wait(launch_.sampled, -1);
+    const int id = token_id(launch_, watch_.token);
+    if (blockIdx.x == 0 && slice == r.first_slice && watch_.token > 0) show(watch_.token - 1, id);
+    float squares = 0;
+#pragma unroll 1
     for (int i = 0; i < kVectors; ++i) {
-      const int column = first + (i * 32 + lane_) * 4;
-      x[i] = float4{0, 0, 0, 0};
-      if (column < static_cast<int>(r.columns))
-        x[i] =
-            embedding ? embedded(row + column) : __ldcg(reinterpret_cast<const float4*>(launch_.arena + r.in + column));
+      const int column = column_of(slice, i), columns = static_cast<int>(r.columns);
+      float4 x{0, 0, 0, 0};
+      if (column < columns)
+        x = {embedded<typename S::Tile>(launch_, id, columns, column),
+             embedded<typename S::Tile>(launch_, id, columns, column + 1),
+             embedded<typename S::Tile>(launch_, id, columns, column + 2),
+             embedded<typename S::Tile>(launch_, id, columns, column + 3)};
+      squares += put(to, i, x, weights_of(r, column));
     }
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      squares += x[i].x * x[i].x + x[i].y * x[i].y + (x[i].z * x[i].z + x[i].w * x[i].w);
-      x[i] = float4{x[i].x * weight[i].x, x[i].y * weight[i].y, x[i].z * weight[i].z, x[i].w * weight[i].w};
-      reinterpret_cast<float4*>(to)[i * 32 + lane_] = x[i];
-    }
+    hand_over(r, squares);
+  }
+
+  // First of the four columns in this lane's vector i of a slice.
+  __device__ int column_of(int slice, int i) const { return slice * S::Tile::kColumns + (i * 32 + lane_) * 4; }
+  __device__ static float4 weights_of(const Record& r, int column) {
+    if (r.norm == 0 || column >= static_cast<int>(r.columns)) return {1, 1, 1, 1};
+    return __ldg(reinterpret_cast<const float4*>(reinterpret_cast<const float*>(r.norm) + column));
+  }
+  // Stores x times its norm's weights; the sum of squares of x.
+  __device__ float put(float* to, int i, float4 x, float4 w) const {
+    reinterpret_cast<float4*>(to)[i * 32 + lane_] = float4{x.x * w.x, x.y * w.y, x.z * w.z, x.w * w.w};
+    return x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w);
+  }
+  __device__ void hand_over(const Record& r, float squares) {
     if (r.norm != 0) {
 #pragma unroll
       for (int z = 16; z > 0; z /= 2) squares += __shfl_xor_sync(~0u, squares, z);
@@ -103,19 +121,6 @@ class Loader {
     done();
   }
 
-  __device__ float4 embedded(const std::uint16_t* four) const {
-    const uint2 bits = __ldg(reinterpret_cast<const uint2*>(four));
-    const float scale = launch_.embedding_scale;
-    return {scale * __uint_as_float(bits.x << 16), scale * __uint_as_float(bits.x & 0xffff0000u),
-            scale * __uint_as_float(bits.y << 16), scale * __uint_as_float(bits.y & 0xffff0000u)};
-  }
-
-  // The token that this step begins with. A stalled launch may hold anything: stay within the vocabulary.
-  __device__ int last_id() const {
-    if (watch_.token == 0) return launch_.first_id;
-    const unsigned long long best = __ldcg(launch_.best + watch_.token - 1);
-    return min(static_cast<int>(~static_cast<std::uint32_t>(best) & 0x7fffffffu), launch_.vocab - 1);
-  }
   __device__ void show(int token, int id) const {
     if (lane_ != 0 || launch_.ids == nullptr) return;
     *static_cast<volatile int*>(launch_.ids + token) = id;
@@ -124,7 +129,7 @@ class Loader {
   __device__ void show_last() {
     watch_.token = launch_.tokens;
     wait(launch_.sampled, -1);
-    show(launch_.tokens - 1, last_id());
+    show(launch_.tokens - 1, token_id(launch_, launch_.tokens));
   }
 
   __device__ void attend(const Record& r) {

@@ -33,13 +33,13 @@ struct Sizes {
   static constexpr int kLeafSlots = 2 * kPanels / kSlotPanels;
   static constexpr int kSlices = 4096 / Tile::kColumns;  // activation slices in shared memory: 16 KB
   static constexpr int kWorkingLoaders = kLoaders < kSlices ? kLoaders : kSlices;
-  static constexpr int kFixedBytes = (16 + 4) * 1024 + kMostCounters * 4 + 2048;
+  static constexpr int kFixedBytes = (16 + 4) * 1024 + kMostCounters * 4 + 4096;
   static constexpr int kStages = (kSharedBytes - kFixedBytes) / kSlotBytes;
   // In flight: little near a phase's ends, where small loads would queue behind it.        lab: H200.md, slices
   static constexpr int kEdge = 256 * 1024 / kSlotBytes;
   static constexpr int kFlyEdge = 48 * 1024 / kSlotBytes, kFly = 80 * 1024 / kSlotBytes;
   // Registers a lane: the CTA is launched with 128 for each of its four warpgroups; two help and give some of theirs.
-  static constexpr int kHelperRegisters = Tile::kColumns > 512 ? 104 : 88;
+  static constexpr int kHelperRegisters = 72;
   static constexpr int kConsumerRegisters = 2 * 128 - kHelperRegisters;
   static_assert(kHelperRegisters % 8 == 0 && kConsumerRegisters % 8 == 0);
   static_assert(kTileRows == kGroupRows && Tile::kBytes % 16 == 0 && kFly < kStages && kLeafSlots < kStages);
@@ -54,6 +54,7 @@ struct Shared {
   float largest[kConsumerWarps][kMostQueries], sum[kConsumerWarps][kMostQueries];
   unsigned long long best[kConsumerWarps];
   CounterTarget targets[kMostCounters];
+  Record records[kThreads / 32];  // what each warp works on
   unsigned long long full[S::kStages], empty[S::kStages], slice_full[S::kSlices], slice_empty[S::kSlices];
   volatile unsigned appended;  // attends of this CTA that wrote their token's key and value
 };
@@ -102,21 +103,38 @@ struct Watch {
   }
 };
 
-// A CTA's tasks in turn, over and over, for a whole warp: the next record is fetched while the last one is worked on, a
-// word in each lane.
+// Column `column` of a token's embedding, which lies in tiles as matrices do.
+template <class Tile>
+__device__ __forceinline__ float embedded(const Launch& launch, int id, int columns, int column) {
+  const int slices = (columns + Tile::kColumns - 1) / Tile::kColumns;
+  const std::int64_t tile = static_cast<std::int64_t>(id / kTileRows) * slices + column / Tile::kColumns;
+  return launch.embedding_scale *
+         tile_value<Tile>(launch.embedding + tile * Tile::kBytes, id % kTileRows, column % Tile::kColumns);
+}
+// The token that a step begins with. A stalled launch may hold anything: stay within the vocabulary.
+__device__ __forceinline__ int token_id(const Launch& launch, int token) {
+  if (token == 0) return launch.first_id;
+  const unsigned long long best = __ldcg(launch.best + token - 1);
+  return min(static_cast<int>(~static_cast<std::uint32_t>(best) & 0x7fffffffu), launch.vocab - 1);
+}
+
+// A CTA's tasks in turn, over and over, for one warp: a record lies in shared memory while the warp works on it, and
+// the next one is fetched meanwhile, a word in each lane.
 class Tasks {
  public:
-  __device__ __forceinline__ Tasks(const Record* records, int count) : records_(records), count_(count) { fetch(); }
+  __device__ __forceinline__ Tasks(const Record* records, int count, Record& current)
+      : records_(records), count_(count), current_(current) {
+    fetch();
+  }
   __device__ __forceinline__ int count() const { return count_; }
-  __device__ __forceinline__ Record take() {
-    std::uint32_t words[kWords];
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) words[i] = __shfl_sync(~0u, word_, i);
+  __device__ __forceinline__ const Record& take() {
+    __syncwarp();
+    const int lane = threadIdx.x % 32;
+    if (lane < kWords) reinterpret_cast<std::uint32_t*>(&current_)[lane] = word_;
+    __syncwarp();
     at_ = at_ + 1 == count_ ? 0 : at_ + 1;
     fetch();
-    Record r;
-    memcpy(&r, words, sizeof r);
-    return r;
+    return current_;
   }
 
  private:
@@ -130,6 +148,7 @@ class Tasks {
 
   const Record* records_;
   int count_, at_ = 0;
+  Record& current_;
   std::uint32_t word_ = 0;
 };
 

@@ -17,7 +17,7 @@ class Producer {
   __device__ void run(Tasks tasks) {
     for (watch_.token = 0; watch_.token < launch_.tokens && !watch_.dead; ++watch_.token)
       for (int i = 0; i < tasks.count() && !watch_.dead; ++i) {
-        const Record r = tasks.take();
+        const Record& r = tasks.take();
         watch_.phase = r.phase;
         if (threadIdx.x % 32 == 0 && r.kind == static_cast<std::uint8_t>(Kind::project)) project(r);
         if (threadIdx.x % 32 == 0 && r.kind == static_cast<std::uint8_t>(Kind::attend)) attend(r);
