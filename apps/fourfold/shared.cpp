@@ -12,7 +12,7 @@
 namespace fourfold::cli {
 namespace {
 
-constexpr const char* kExecutors[] = {"team", "reference", "reference-f32", "graph", "stream"};
+constexpr const char* kExecutors[] = {"team", "reference", "reference-f32", "graph", "stream", "persistent"};
 
 std::string take_device(const std::string& device, Everywhere& everywhere) {
   if (device == "cpu") return everywhere.on_device() ? "cpu does not go with --executor " + everywhere.executor : "";
@@ -56,8 +56,9 @@ void declare_everywhere(Options& options, Everywhere& everywhere, std::vector<st
         "--executor LIST", [&everywhere, arms](const std::string& text) { return take_arms(text, everywhere, *arms); },
         "what computes, several side by side: team, graph, stream, ...");
   else
-    options.choice("--executor NAME", everywhere.executor, {"team", "reference", "reference-f32", "graph", "stream"},
-                   "what computes: team (fast), reference (double), reference-f32; on a GPU graph, stream");
+    options.choice("--executor NAME", everywhere.executor,
+                   {"team", "reference", "reference-f32", "graph", "stream", "persistent"},
+                   "what computes: team (fast), reference (double), reference-f32; on a GPU graph, stream, persistent");
   options.taken(
       "--device DEVICE", [&everywhere](const std::string& text) { return take_device(text, everywhere); },
       "where to compute: cpu, cuda or cuda:N (then --executor graph)");

@@ -16,9 +16,9 @@ class CudaBackend : public Backend {
   std::size_t weight_bytes() const override { return model_->weights.bytes(); }
   result<std::unique_ptr<Executor>> plan(const PlanOptions& options) override {
     const std::string& executor = options.executor;
-    if (executor != "graph" && executor != "stream")
+    if (executor != "graph" && executor != "stream" && executor != "persistent")
       return status{Code::unsupported,
-                    "plan: executor `" + executor + "` is not in this build; accepted: graph, stream"};
+                    "plan: executor `" + executor + "` is not in this build; accepted: graph, persistent, stream"};
     FOURFOLD_TRY(check_program(model_->program, options, executor.c_str()));
     return CudaExecutor::make(model_, options);
   }

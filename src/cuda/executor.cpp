@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cuda/persistent/decoder.hpp"
 #include "program/visit.hpp"
 
 namespace fourfold::cuda {
@@ -39,6 +40,11 @@ status CudaExecutor::prepare() {
   ids_ = std::move(ids).value();
   row_ = std::move(row).value();
   sampling_ = {memory_.logits.as<float>(), program.vocab, 0, 0, memory_.best(), memory_.token(), ids_.as<int>(), kIds};
+  if (options_.executor == "persistent") {
+    auto decoder = persistent::Decoder::make(*model_, memory_, options_);
+    if (!decoder.ok()) return decoder.error();
+    persistent_ = std::move(decoder).value();
+  }
   return checked(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
 }
 
@@ -140,6 +146,10 @@ void CudaExecutor::take_logits(float* to) {
 
 status CudaExecutor::decode(int id, int position, float temperature, std::uint64_t seed, std::span<int> ids) {
   note(cudaSetDevice(model_->device.index), "opening the device");
+  if (persistent_) {
+    if (health_.ok()) health_ = persistent_->decode(id, position, temperature, seed, ids, stream_);
+    return health_;
+  }
   const float inverse = temperature > 0 ? 1 / temperature : 0;
   if (sampling_.inverse_temperature != inverse || sampling_.seed != seed) {
     sampling_.inverse_temperature = inverse;

@@ -13,6 +13,10 @@
 
 namespace fourfold::cuda {
 
+namespace persistent {
+class Decoder;
+}
+
 struct CudaModel {
   Program program;
   DeviceInfo device;
@@ -63,7 +67,8 @@ class CudaExecutor : public Executor {
   std::shared_ptr<const CudaModel> model_;
   PlanOptions options_;
   bool graph_;
-  mutable status health_;  // not ok once the device has failed
+  std::unique_ptr<persistent::Decoder> persistent_;  // decodes, when asked for
+  mutable status health_;                            // not ok once the device has failed
   SequenceMemory memory_;
   DevicePlan plan_;
   Prompt prompt_;

@@ -14,7 +14,9 @@ namespace fourfold {
 namespace {
 
 // These share a backend: the weights on the device.
-bool is_cuda(const std::string& executor) { return executor == "graph" || executor == "stream"; }
+bool is_cuda(const std::string& executor) {
+  return executor == "graph" || executor == "stream" || executor == "persistent";
+}
 
 result<std::unique_ptr<Backend>> make_backend(const Program& program, const WeightBytes& bytes,
                                               const SessionOptions& options) {
@@ -30,8 +32,9 @@ result<std::unique_ptr<Backend>> make_backend(const Program& program, const Weig
                                          "' needs a build with CUDA; this one has team, reference, reference-f32"};
 #endif
   }
-  return status{Code::invalid_argument, "executor '" + options.executor +
-                                            "' is not known; accepted: team, reference, reference-f32, graph, stream"};
+  return status{Code::invalid_argument,
+                "executor '" + options.executor +
+                    "' is not known; accepted: team, reference, reference-f32, graph, stream, persistent"};
 }
 
 }  // namespace

@@ -24,8 +24,10 @@ __device__ __forceinline__ std::uint32_t bf16_pair(float low, float high) {
 // Sums the parts of a row: rows `heads` apart, lanes 4 * heads apart.
 __device__ __forceinline__ float sum_parts(float x, int heads) {
 #pragma unroll
-  for (int z = 4; z < 32; z *= 2)
-    if (z >= 4 * heads) x += __shfl_xor_sync(~0u, x, z);
+  for (int z = 4; z < 32; z *= 2) {
+    const float other = __shfl_xor_sync(~0u, x, z);
+    x += z >= 4 * heads ? other : 0.f;
+  }
   return x;
 }
 // Rows of the operands that one set of parts takes: the queries of a KV head, as a power of two.
@@ -149,7 +151,7 @@ template <class S>
 __device__ void Consumer<S>::append(const Record& r, int leaf, int panel, std::uint8_t* at) {
   Place<S::kSlices> place = slices_;
   place.next();
-  watch_.barrier(sm90::shared_address(&shared_.slice_full[place.at]), place.parity, StallCode::slice);
+  watch_.barrier(sm90::shared_address(&shared_.slice_full[place.at]), place.parity);
   const int row = (launch_.position + watch_.token) % kLeafKeys;
   const float2 two = *reinterpret_cast<const float2*>(shared_.slices[place.at] + panel * kPanelDims + 2 * lane_);
   const int byte = row * 128 + ((lane_ / 4) ^ (row % 8)) * 16 + lane_ % 4 * 4;
@@ -187,33 +189,36 @@ __device__ void Consumer<S>::softmax_step(int key, int position, const float (&s
 template <class S>
 __device__ void Consumer<S>::merge_warps(const Record& r, int chain, State& state, int first_stage) {
   const int heads = rows_of(r.queries), g = lane_ / 4, t = lane_ % 4, n = r.queries * kDim;
-  const auto scratch = [&](int warp, int i) {
-    const int panel = i / 256;  // a warp's rows of a panel hold 256 floats
+  // Head h's numbers of a warp lie in the warp's own rows of a panel, which hold 256 floats; the next warp's 1 KB on.
+  const auto scratch = [&](int head) {
+    const int panel = head * kDim / 256;
     std::uint8_t* slot = shared_.ring + (first_stage + panel / S::kSlotPanels) % S::kStages * S::kSlotBytes;
-    return reinterpret_cast<float*>(slot + panel % S::kSlotPanels * kPanelBytes + warp * 1024) + i % 256;
+    return reinterpret_cast<float*>(slot + panel % S::kSlotPanels * kPanelBytes) + head * kDim % 256;
   };
   float sum = state.sum;
   sum += __shfl_xor_sync(~0u, sum, 1);
   sum += __shfl_xor_sync(~0u, sum, 2);
   if (g < r.queries && t == 0) shared_.largest[warp_][g] = state.largest, shared_.sum[warp_][g] = sum;
   __syncwarp();
+  float* own = scratch(min(g, r.queries - 1)) + warp_ * 256 + 2 * t;
 #pragma unroll
   for (int i = 0; i < kDim / 8; ++i) {
     const float2 two{sum_parts(state.out[i][0] + state.out[i][2], heads),
                      sum_parts(state.out[i][1] + state.out[i][3], heads)};
-    if (g < r.queries) *reinterpret_cast<float2*>(scratch(warp_, g * kDim + i * 8 + 2 * t)) = two;
+    if (g < r.queries) *reinterpret_cast<float2*>(own + i * 8) = two;
   }
   sm90::meet<kConsumers>();
   const bool alone = chains_in_use(launch_.position + watch_.token) == 1;
   for (int i = thread_; i < n; i += kConsumers) {
     const int head = i / kDim;
+    const float* parts = scratch(head) + i % kDim;
     float largest = shared_.largest[0][head], total = 0, out = 0;
     for (int w = 1; w < kConsumerWarps; ++w) largest = fmaxf(largest, shared_.largest[w][head]);
 #pragma unroll
     for (int w = 0; w < kConsumerWarps; ++w) {
       const float f = exp2f(shared_.largest[w][head] - largest);
       total = fmaf(f, shared_.sum[w][head], total);
-      out = fmaf(f, *scratch(w, i), out);
+      out = fmaf(f, parts[w * 256], out);
     }
     float* part = launch_.arena + r.out + (r.kv_head * kChains + chain) * (n + 2 * r.queries);
     __stcg(alone ? launch_.arena + r.residual + r.kv_head * n + i : part + i, alone ? out / total : out);
@@ -231,9 +236,8 @@ __device__ void Consumer<S>::merge(const Record& r) {
   if (chains == 1) return;
   const int state = n + 2 * r.queries;
   for (int base = warp_ * 32; base < count; base += kConsumers) {
-    if (lane_ == 0) watch_.counter(r.parts, r.in_version, shared_.targets[r.parts]);
+    if (lane_ == 0) watch_.counter(r.parts, r.in_version);
     __syncwarp();  // the others' loads stay behind lane 0's wait
-    watch_.dead = __shfl_sync(~0u, watch_.dead, 0);
     stamp(1);
     const int first = r.share * count + base, i = min(first + lane_, n - 1);
     const float* part = launch_.arena + r.in + r.kv_head * kChains * state;

@@ -31,7 +31,7 @@ class Consumer {
   __device__ Consumer(const Launch& launch, Shared<S>& shared)
       : launch_(launch),
         shared_(shared),
-        watch_{launch},
+        watch_{launch, shared},
         thread_(threadIdx.x),
         warp_(threadIdx.x / 32),
         lane_(threadIdx.x % 32) {}
@@ -47,9 +47,7 @@ class Consumer {
 
   // ---- Rings ----
   __device__ std::uint8_t* stage() const { return shared_.ring + ring_.at * S::kSlotBytes; }
-  __device__ void wait_stage() {
-    watch_.barrier(sm90::shared_address(&shared_.full[ring_.at]), ring_.parity, StallCode::ring);
-  }
+  __device__ void wait_stage() { watch_.barrier(sm90::shared_address(&shared_.full[ring_.at]), ring_.parity); }
   __device__ void free_stage(int at) {
     __syncwarp();
     if (lane_ == 0) sm90::barrier_arrive(sm90::shared_address(&shared_.empty[at]));
@@ -64,7 +62,7 @@ class Consumer {
     free_stage(at);
   }
   __device__ const float* wait_slice() {
-    watch_.barrier(sm90::shared_address(&shared_.slice_full[slices_.at]), slices_.parity, StallCode::slice);
+    watch_.barrier(sm90::shared_address(&shared_.slice_full[slices_.at]), slices_.parity);
     return shared_.slices[slices_.at];
   }
   __device__ void pass_slice() {
@@ -113,7 +111,7 @@ class Consumer {
 
   const Launch& launch_;
   Shared<S>& shared_;
-  Watch watch_;
+  Watch<S> watch_;
   int thread_, warp_, lane_, task_ = 0;
   Place<S::kStages> ring_;
   Place<S::kSlices> slices_;

@@ -22,6 +22,7 @@ __device__ void prepare(const Launch& launch, Shared<S>& shared) {
     }
     sm90::barrier_init_done();
     shared.appended = 0;
+    shared.dead = 0;
   }
   for (int i = threadIdx.x; i < launch.counters; i += kThreads) shared.targets[i] = launch.targets[i];
   __syncthreads();

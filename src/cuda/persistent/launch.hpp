@@ -8,6 +8,8 @@
 namespace fourfold::cuda::persistent {
 
 inline constexpr int kCounterWords = 32;  // a counter has 128 bytes to itself
+inline constexpr int kMostCounters = 192;
+inline constexpr int kMostQueries = 8;  // of a KV head
 inline constexpr int kStamps = 4;
 inline constexpr std::uint32_t kEmbedding = ~0u;  // instead of a place in the arena
 
@@ -37,21 +39,19 @@ struct CounterTarget {
   std::uint16_t arrivals, versions;
 };
 
-// What the watchdog found: a CTA that waited too long, in 64 bits; 0: nothing.
-enum class StallCode : std::uint8_t { none, counter, ring, slice, append };
+// What the watchdog found: a CTA that waited too long for a counter, in 64 bits; 0: nothing.
 struct Stall {
-  StallCode code = StallCode::none;
-  int cta = 0, phase = 0, counter = 0, token = 0;
+  int found = 0, cta = 0, phase = 0, counter = 0, token = 0;
 
   constexpr unsigned long long packed() const {
-    return static_cast<unsigned long long>(code) | static_cast<unsigned long long>(cta & 0xfff) << 4 |
+    return static_cast<unsigned long long>(found) | static_cast<unsigned long long>(cta & 0xfff) << 4 |
            static_cast<unsigned long long>(phase & 0xffff) << 16 |
            static_cast<unsigned long long>(counter & 0xffff) << 32 |
            static_cast<unsigned long long>(token & 0xffff) << 48;
   }
   static constexpr Stall of(unsigned long long bits) {
-    return {static_cast<StallCode>(bits & 15), static_cast<int>(bits >> 4 & 0xfff),
-            static_cast<int>(bits >> 16 & 0xffff), static_cast<int>(bits >> 32 & 0xffff), static_cast<int>(bits >> 48)};
+    return {static_cast<int>(bits & 15), static_cast<int>(bits >> 4 & 0xfff), static_cast<int>(bits >> 16 & 0xffff),
+            static_cast<int>(bits >> 32 & 0xffff), static_cast<int>(bits >> 48)};
   }
 };
 

@@ -10,13 +10,13 @@ template <class S>
 class Loader {
  public:
   __device__ Loader(const Launch& launch, Shared<S>& shared, int index)
-      : launch_(launch), shared_(shared), watch_{launch}, index_(index), lane_(threadIdx.x % 32) {
+      : launch_(launch), shared_(shared), watch_{launch, shared}, index_(index), lane_(threadIdx.x % 32) {
     room_.parity = 1;
   }
 
   __device__ void run(Tasks tasks) {
-    for (watch_.token = 0; watch_.token < launch_.tokens && !watch_.dead; ++watch_.token)
-      for (int i = 0; i < tasks.count() && !watch_.dead; ++i) {
+    for (watch_.token = 0; watch_.token < launch_.tokens && !watch_.dead(); ++watch_.token)
+      for (int i = 0; i < tasks.count() && !watch_.dead(); ++i) {
         const Record& r = tasks.take();
         watch_.phase = r.phase;
         if (r.kind == static_cast<std::uint8_t>(Kind::project)) project(r);
@@ -35,7 +35,7 @@ class Loader {
     return own;
   }
   __device__ float* slot() {
-    watch_.barrier(sm90::shared_address(&shared_.slice_empty[room_.at]), room_.parity, StallCode::slice);
+    watch_.barrier(sm90::shared_address(&shared_.slice_empty[room_.at]), room_.parity);
     return shared_.slices[room_.at];
   }
   __device__ void done() {
@@ -45,9 +45,8 @@ class Loader {
   // For one counter, or two, which two lanes poll.
   __device__ void wait(int counter, int version, int second = -1) {
     const int own = lane_ == 0 ? counter : lane_ == 1 ? second : -1;
-    if (own >= 0) watch_.counter(own, version, shared_.targets[own]);
+    if (own >= 0) watch_.counter(own, version);
     __syncwarp();  // the others' loads stay behind the wait
-    watch_.dead = __any_sync(~0u, watch_.dead);
   }
 
   __device__ void project(const Record& r) {
@@ -195,7 +194,7 @@ class Loader {
 
   const Launch& launch_;
   Shared<S>& shared_;
-  Watch watch_;
+  Watch<S> watch_;
   int index_, lane_, turn_ = 0;
   Place<S::kSlices> room_;
 };

@@ -16,8 +16,6 @@ inline constexpr int kConsumers = kConsumerWarps * 32;
 inline constexpr int kLoaders =
     7;  // warps; those that work are no more than slots, which their barriers' parity relies on
 inline constexpr int kThreads = kConsumers + kLoaders * 32 + 32;
-inline constexpr int kMostCounters = 192;
-inline constexpr int kMostQueries = 8;
 inline constexpr int kTokenAttends = 1 << 12;  // attends of one token are fewer
 inline constexpr int kPanelBytes = kLeafKeys * kPanelDims * 2;
 inline constexpr int kSharedBytes = 227 * 1024;  // of a CTA that has its SM to itself
@@ -56,6 +54,7 @@ struct Shared {
   CounterTarget targets[kMostCounters];
   Record records[kThreads / 32];  // what each warp works on
   unsigned long long full[S::kStages], empty[S::kStages], slice_full[S::kSlices], slice_empty[S::kSlices];
+  volatile unsigned dead;      // nothing is waited for any more
   volatile unsigned appended;  // attends of this CTA that wrote their token's key and value
 };
 
@@ -69,37 +68,37 @@ struct Place {
   }
 };
 
-// A wait of any role: returns when `ready` says so, or when nothing has moved for too long. After that the role no
-// longer waits for anything, so that the kernel ends. All of it is inline: a call would spill what the caller holds.
+// Waits of one role. A counter that does not move for too long is reported, and the CTA marked dead; a dead CTA waits
+// for nothing, so that the kernel ends. Waits for barriers of the CTA look at the mark only: they are short, in many
+// places, and stall because a counter did.
+template <class S>
 struct Watch {
   const Launch& launch;
+  Shared<S>& shared;
   int phase = 0, token = 0;
-  bool dead = false;
 
-  template <class Ready>
-  __device__ __forceinline__ void until(Ready ready, StallCode code, int counter) {
-    if (dead) return;
-    std::uint64_t begin = 0;
-    for (unsigned spins = 1; !ready() && !dead; ++spins)
-      if (spins % 1024 == 0) look_up(begin, code, counter);
-  }
-  __device__ __forceinline__ void barrier(std::uint32_t barrier, std::uint32_t parity, StallCode code) {
-    until([=] { return sm90::barrier_try(barrier, parity); }, code, 0);
+  __device__ __forceinline__ bool dead() const { return shared.dead != 0; }
+  __device__ __forceinline__ void barrier(std::uint32_t barrier, std::uint32_t parity) const {
+    while (!sm90::barrier_try(barrier, parity) && !dead()) {
+    }
   }
   // Until version `version` of this token has arrived.
-  __device__ __forceinline__ void counter(int index, int version, CounterTarget target) {
+  __device__ __forceinline__ void counter(int index, int version) const {
+    const CounterTarget target = shared.targets[index];
     const auto want = static_cast<std::uint32_t>((token * target.versions + version + 1) * target.arrivals);
     const std::uint32_t* at = launch.count + index * kCounterWords;
-    until([=] { return static_cast<int>(sm90::counter_read(at) - want) >= 0; }, StallCode::counter, index);
+    std::uint64_t begin = 0;
+    for (unsigned spins = 1; static_cast<int>(sm90::counter_read(at) - want) < 0 && !dead(); ++spins)
+      if (spins % 1024 == 0) look_up(begin, index);
   }
 
  private:
-  __device__ __forceinline__ void look_up(std::uint64_t& begin, StallCode code, int counter) {
+  __device__ __forceinline__ void look_up(std::uint64_t& begin, int counter) const {
     const std::uint64_t now = sm90::global_nanoseconds();
     begin = begin == 0 ? now : begin;
     if (now - begin > launch.patience)
-      atomicCAS(launch.stall, 0ull, Stall{code, static_cast<int>(blockIdx.x), phase, counter, token}.packed());
-    dead = *static_cast<volatile unsigned long long*>(launch.stall) != 0;
+      atomicCAS(launch.stall, 0ull, Stall{1, static_cast<int>(blockIdx.x), phase, counter, token}.packed());
+    if (*static_cast<volatile unsigned long long*>(launch.stall) != 0) shared.dead = 1;
   }
 };
 

@@ -10,18 +10,18 @@ template <class S>
 class Producer {
  public:
   __device__ Producer(const Launch& launch, Shared<S>& shared)
-      : launch_(launch), shared_(shared), watch_{launch}, policy_(sm90::evict_first()) {
+      : launch_(launch), shared_(shared), watch_{launch, shared}, policy_(sm90::evict_first()) {
     room_.parity = 1;  // every slot is empty
   }
 
   __device__ void run(Tasks tasks) {
-    for (watch_.token = 0; watch_.token < launch_.tokens && !watch_.dead; ++watch_.token)
-      for (int i = 0; i < tasks.count() && !watch_.dead; ++i) {
+    for (watch_.token = 0; watch_.token < launch_.tokens && !watch_.dead(); ++watch_.token)
+      for (int i = 0; i < tasks.count() && !watch_.dead(); ++i) {
         const Record& r = tasks.take();
         watch_.phase = r.phase;
         if (threadIdx.x % 32 == 0 && r.kind == static_cast<std::uint8_t>(Kind::project)) project(r);
         if (threadIdx.x % 32 == 0 && r.kind == static_cast<std::uint8_t>(Kind::attend)) attend(r);
-        watch_.dead = __shfl_sync(~0u, watch_.dead, 0);
+        __syncwarp();
       }
     while (flying_ > 0) land();
   }
@@ -55,14 +55,15 @@ class Producer {
   // The token before wrote its key and value into this leaf, in this CTA.
   __device__ void wait_for_last_token(int layer) {
     const unsigned want = static_cast<unsigned>((watch_.token - 1) * kTokenAttends + layer + 1);
-    watch_.until([&] { return static_cast<int>(shared_.appended - want) >= 0; }, StallCode::append, 0);
+    while (static_cast<int>(shared_.appended - want) < 0 && !watch_.dead()) {
+    }
     sm90::fence_bulk();
   }
 
   __device__ __forceinline__ void issue(const std::uint8_t* from, int bytes, int cap) {
     while (flying_ >= cap) land();
-    watch_.barrier(sm90::shared_address(&shared_.empty[room_.at]), room_.parity, StallCode::ring);
-    if (watch_.dead) return;
+    watch_.barrier(sm90::shared_address(&shared_.empty[room_.at]), room_.parity);
+    if (watch_.dead()) return;
     const std::uint32_t full = sm90::shared_address(&shared_.full[room_.at]);
     sm90::barrier_expect(full, bytes);
     sm90::bulk_copy(sm90::shared_address(shared_.ring + room_.at * S::kSlotBytes), from, bytes, full, policy_);
@@ -79,7 +80,7 @@ class Producer {
 
   const Launch& launch_;
   Shared<S>& shared_;
-  Watch watch_;
+  Watch<S> watch_;
   std::uint64_t policy_;
   Place<S::kStages> room_, oldest_;
   int flying_ = 0;
