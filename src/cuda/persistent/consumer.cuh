@@ -34,7 +34,9 @@ class Consumer {
         watch_{launch, shared},
         thread_(threadIdx.x),
         warp_(threadIdx.x / 32),
-        lane_(threadIdx.x % 32) {}
+        lane_(threadIdx.x % 32),
+        full_(sm90::shared_address(shared.full)),
+        empty_(sm90::shared_address(shared.empty)) {}
 
   __device__ void run(Tasks tasks);
 
@@ -50,7 +52,7 @@ class Consumer {
   __device__ void wait_stage() { watch_.barrier(sm90::shared_address(&shared_.full[ring_.at]), ring_.parity); }
   __device__ void free_stage(int at) {
     __syncwarp();
-    if (lane_ == 0) sm90::barrier_arrive(sm90::shared_address(&shared_.empty[at]));
+    if (lane_ == 0) sm90::barrier_arrive(empty_ + at * 8);
   }
   __device__ void pass_stage() {
     free_stage(ring_.at);
@@ -116,6 +118,7 @@ class Consumer {
   Place<S::kStages> ring_;
   Place<S::kSlices> slices_;
   unsigned long long best_ = 0;
+  std::uint32_t full_, empty_;  // addresses of the ring's barriers
 };
 
 template <class S>
@@ -169,14 +172,19 @@ __device__ void Consumer<S>::project(const Record& r) {
     squares += shared_.squares[slices_.at];
     pass_slice();
     if (s == 0 && own && r.finish == static_cast<std::uint8_t>(Finish::add)) residual = residual_of(r, row);
+    // The next tile is read while the tensor cores work on this one.
+    sm90::Strip<Tile> strip[2];
+    wait_stage();
+    strip[0].template read<sm90::Shared>(stage(), warp_);
 #pragma unroll
     for (int g = 0; g < kMaxGroups; ++g) {
       if (g >= groups) break;
-      wait_stage();
-      sm90::Strip<Tile> strip;
-      strip.template read<sm90::Shared>(stage(), warp_);
       if (s + 1 < slices || g + 1 < groups) pass_stage();
-      strip.accumulate(acc[g], x);
+      if (g + 1 < kMaxGroups && g + 1 < groups) {
+        wait_stage();
+        strip[(g + 1) % 2].template read<sm90::Shared>(stage(), warp_);
+      }
+      strip[g % 2].accumulate(acc[g], x);
     }
   }
   auto* sums = reinterpret_cast<float*>(stage() + warp_ * kStripBytes);

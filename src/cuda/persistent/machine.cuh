@@ -88,8 +88,9 @@ struct Watch {
     const auto want = static_cast<std::uint32_t>((token * target.versions + version + 1) * target.arrivals);
     const std::uint32_t* at = launch.count + index * kCounterWords;
     std::uint64_t begin = 0;
-    for (unsigned spins = 1; static_cast<int>(sm90::counter_read(at) - want) < 0 && !dead(); ++spins)
+    for (unsigned spins = 1; static_cast<int>(sm90::counter_peek(at) - want) < 0 && !dead(); ++spins)
       if (spins % 1024 == 0) look_up(begin, index);
+    static_cast<void>(sm90::counter_read(at));
   }
 
  private:

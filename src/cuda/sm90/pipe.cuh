@@ -76,6 +76,12 @@ __device__ __forceinline__ std::uint32_t counter_read(const std::uint32_t* count
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
   return value;
 }
+// For polling: orders nothing, and leaves L1 alone, which every acquiring load empties.
+__device__ __forceinline__ std::uint32_t counter_peek(const std::uint32_t* counter) {
+  std::uint32_t value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+  return value;
+}
 __device__ __forceinline__ void counter_add(std::uint32_t* counter, std::uint32_t n) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(counter), "r"(n) : "memory");
 }
