@@ -35,7 +35,8 @@ class Loader {
     return own;
   }
   __device__ float* slot() {
-    watch_.barrier(sm90::shared_address(&shared_.slice_empty[room_.at]), room_.parity);
+    if (lane_ == 0) watch_.barrier(sm90::shared_address(&shared_.slice_empty[room_.at]), room_.parity);
+    __syncwarp();
     return shared_.slices[room_.at];
   }
   __device__ void done() {
