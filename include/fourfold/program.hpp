@@ -252,6 +252,8 @@ enum class Mechanism : std::uint8_t {
   mamba2,       // the same with A per head                                                      Dao and Gu 2024
   gated_delta,  // S <- e^(d A) (I - b k k^T) S + b k v^T, A per head                    Yang, Kautz, Hatamizadeh 2024
   kimi_delta,   // S <- (I - b k k^T) Diag(e^(d A)) S + b k v^T, d per head and key      Kimi Linear report 2025, eq. 1
+  rwkv4,        // channels apart: a mean of the values so far, weighted by e^key, fading by e^A a token, the newest by
+                // e^(key + skip); S is [sum of weighted values, of weights, exponent of both]        Peng et al. 2023
 };
 
 // out[t, h] = S^T q + skip v, S being head h's state after token t. Head h reads query and key head
@@ -272,6 +274,7 @@ struct ScanStep {
   Weight skip{};               // [heads] or one number for all; may be absent
   float step_low = 0;
   float step_high = std::numeric_limits<float>::infinity();
+  float floor = 0;  // of kimi_delta: below 0, the log decay is floor * sigmoid(-A (decay + decay_bias)) instead of d A
   float query_scale = 1;
   float strength_scale = 1;
   float unit_eps = 0;  // above 0: queries and keys are divided by sqrt(sum of squares + unit_eps), per head
@@ -285,18 +288,20 @@ struct ShortConv {
   std::vector<Columns> in{};      // joined: the channels
   Columns gate_in{}, gate_out{};  // [channels]; may be absent
   Weight weights{};               // [channels, kernel]
+  bool mix = false;               // weights are m [channels] and stand for a kernel of 2, (1 - m, m): a token shift
   Weight bias{};                  // may be absent
   Activation activation = Activation::none;
   Value out{};
 };
 
 // A map that no neighbour can take in: a norm over groups of a row, with a gate behind or in front of it.
-// out = norm(in) * activation(gate), or norm(in * activation(gate)) when `gate_first`.
+// out = plus + norm(in) * activation(gate), or plus + norm(in * activation(gate)) when `gate_first`.
 struct Map {
   Columns in{};
-  Columns gate{};  // may be absent
+  Columns gate{};  // a number for each of `in`, or for each group; may be absent
   Activation activation = Activation::silu;
   bool gate_first = false;
+  Value plus{};                    // may be absent
   std::optional<NormSpec> norm{};  // its weight: one for each number of the row, or for each of a group
   int group = 0;                   // numbers normed together; 0: the row
   Value out{};

@@ -24,6 +24,7 @@
 #include "models/qwen3.hpp"
 #include "models/qwen3_next.hpp"
 #include "models/qwen_moe.hpp"
+#include "models/rwkv.hpp"
 #include "models/shapes.hpp"
 
 namespace fourfold {
@@ -40,6 +41,8 @@ constexpr std::array<std::string_view, 1> kQwen3NextConfigs = {"qwen3_next"};
 constexpr std::array<std::string_view, 2> kQwen35Configs = {"qwen3_5_text", "qwen3_5"};
 constexpr std::array<std::string_view, 2> kQwen35MoeConfigs = {"qwen3_5_moe_text", "qwen3_5_moe"};
 constexpr std::array<std::string_view, 1> kKimiLinearConfigs = {"kimi_linear"};
+constexpr std::array<std::string_view, 1> kBailingHybridConfigs = {"bailing_hybrid"};
+constexpr std::array<std::string_view, 1> kRwkvConfigs = {"rwkv"};
 constexpr std::array<std::string_view, 1> kMiniMaxConfigs = {"minimax"};
 constexpr std::array<std::string_view, 1> kBambaConfigs = {"bamba"};
 constexpr std::array<std::string_view, 1> kGraniteHybridConfigs = {"granitemoehybrid"};
@@ -74,6 +77,9 @@ constexpr std::array kFamilies = {
            kQwen3NextNames},
     Family{"kimi_linear", "", kKimiLinearConfigs, nullptr, read_config_kimi_linear, build_kimi_linear, nullptr,
            kKimiLinearNames},
+    Family{"bailing_hybrid", "", kBailingHybridConfigs, nullptr, read_config_bailing_hybrid, build_bailing_hybrid,
+           nullptr, kBailingHybridNames},
+    Family{"rwkv", "", kRwkvConfigs, nullptr, read_config_rwkv, build_rwkv, nullptr, kRwkvNames},
     Family{"minimax", "", kMiniMaxConfigs, nullptr, read_config_minimax, build_minimax, nullptr, kMiniMaxNames},
     Family{"bamba", "", kBambaConfigs, nullptr, read_config_bamba, build_bamba, nullptr, kBambaNames},
     Family{"granitemoehybrid", "", kGraniteHybridConfigs, nullptr, read_config_granite_hybrid, build_granite_hybrid,

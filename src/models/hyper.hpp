@@ -34,6 +34,7 @@ struct ScanHyper {
   bool rate_is_log = true;                              // the file stores log(-A)
   float step_low = 0, step_high = std::numeric_limits<float>::infinity();
   float strength_scale = 1;
+  float floor = 0;     // of decays (program.hpp, ScanStep)
   int norm_group = 0;  // numbers that the gated norm takes together; 0: there is none
   bool gate_first = true;
 
@@ -73,6 +74,7 @@ enum class LayerKind : std::uint8_t { attention, scan, feed_forward, experts };
 struct LatentHyper {
   int query_rank = 0;  // 0: queries come straight from the residual stream
   int rank = 0, nope = 0, rotary = 0, columns = 0;
+  bool head_gate = false;                               // each head's output passes a sigmoid
   int index_heads = 0, index_dim = 0, index_count = 0;  // 0: every key counts
 };
 

@@ -1,5 +1,6 @@
 // kimi_linear: Kimi delta attention in most layers, latent attention without positions in the others, routed experts.
-// Kimi Team 2025 (Kimi Linear report)
+// bailing_hybrid: the same with positions, a gate for each head of the latent attention, and bounded decays.
+// Kimi Team 2025 (Kimi Linear report); Ling Team 2026 (Ling 3)
 #include "models/kimi_linear.hpp"
 
 #include <algorithm>
@@ -85,6 +86,20 @@ Value kimi_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
       x, {.mechanism = Mechanism::kimi_delta, .gate = Activation::sigmoid, .norm_eps = h.eps});
 }
 
+Value bailing_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
+  const int inner = h.scan.inner();
+  const auto p = project_pieces(b, w, "ssm_in", in,
+                                {{"attn_q", inner},
+                                 {"attn_k", inner},
+                                 {"attn_v", inner},
+                                 {"ssm_f", inner},
+                                 {"attn_gate", inner},
+                                 {"ssm_beta", h.scan.heads}});
+  return delta_mixer(b, w, h,
+                     {.query = p[0], .key = p[1], .value = p[2], .gate = p[4], .decay = p[3], .strength = p[5]}, x,
+                     {.mechanism = Mechanism::kimi_delta, .gate = Activation::sigmoid, .norm_eps = h.eps});
+}
+
 // The dense layers of some files lie where others keep the experts.
 Value dense_mlp(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
   if (!w.has("ffn_sparse.gate_proj.weight")) return gated_mlp(b, w, h, in, x);
@@ -95,6 +110,24 @@ Value dense_mlp(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
   return b.project("down", {m}, Dot{w.matrix("ffn_sparse.down_proj", h.width, h.ff)}, AddTo{.x = x});
 }
 
+using Mixer = Value (*)(Builder&, Weights&, const Hyper&, Input, Value);
+
+Program build(const Hyper& h, Weights& w, Mixer mixer) {
+  Builder b{w.specs()};
+  const LatentRopes ropes = h.positions ? latent_ropes(b, h) : LatentRopes{};
+  const Weight table = w.matrix("token_embd", h.vocab, h.width);
+  Value x = b.embed(table);
+  for (int i = 0; i < h.layers; ++i) {
+    w.layer(i), b.layer(i);
+    const Input in = rms(x, w.norm("attn_norm", h.width, h.eps));
+    x = h.attends(i) ? latent_attention(b, w, h, ropes, in, x) : mixer(b, w, h, in, x);
+    const Input then = rms(x, w.norm("ffn_norm", h.width, h.eps));
+    x = h.experts.in_layer(i) ? routed_mlp(b, w, h, then, x) : dense_mlp(b, w, h, then, x);
+  }
+  w.layer(-1);
+  return std::move(b).logits(rms(x, w.norm("output_norm", h.width, h.eps)), w.output_or_tied(h.tied, table));
+}
+
 }  // namespace
 
 void read_config_kimi_linear(Keys& keys, Hyper& h) {
@@ -103,6 +136,7 @@ void read_config_kimi_linear(Keys& keys, Hyper& h) {
   read_common(keys, h);
   read_kinds(keys, h);
   read_routed_layers(keys, h, 1);
+  h.positions = false;
   ScanHyper& s = h.scan;
   const auto count = [&](const char* nested, const char* flat, std::int64_t high, int preset) {
     return keys.count(flat, 1, high, keys.count(std::string("linear_attn_config.") + nested, 1, high, preset));
@@ -114,19 +148,33 @@ void read_config_kimi_linear(Keys& keys, Hyper& h) {
   keys.ignore({"linear_attn_config.", "rope_theta", "rope_scaling.", "rope_parameters."});
 }
 
-Program build_kimi_linear(const Hyper& h, Weights& w) {
-  Builder b{w.specs()};
-  const Weight table = w.matrix("token_embd", h.vocab, h.width);
-  Value x = b.embed(table);
-  for (int i = 0; i < h.layers; ++i) {
-    w.layer(i), b.layer(i);
-    const Input in = rms(x, w.norm("attn_norm", h.width, h.eps));
-    x = h.attends(i) ? latent_attention(b, w, h, {}, in, x) : kimi_mixer(b, w, h, in, x);
-    const Input then = rms(x, w.norm("ffn_norm", h.width, h.eps));
-    x = h.experts.in_layer(i) ? routed_mlp(b, w, h, then, x) : dense_mlp(b, w, h, then, x);
+void read_config_bailing_hybrid(Keys& keys, Hyper& h) {
+  h.context = 262144, h.ff = 6144;  // where the file does not say
+  h.experts.ff = 768, h.experts.count = 512;
+  h.experts.rule.scale = 2.5f, h.experts.rule.groups = 8, h.experts.rule.kept_groups = 4;
+  h.rope.base = 6e6, h.rope.interleaved = true;
+  read_common(keys, h);
+  read_config_rope(keys, h);
+  h.rope.dims = h.latent.rotary;
+  h.latent.head_gate = true;
+  const int group = keys.count("layer_group_size", 1, 1 << 16, 6);
+  if (keys.has("layer_types")) {
+    read_layer_kinds(keys, "layer_types", h);
+  } else {
+    for (int i = 0; i < h.layers; ++i) h.kinds.push_back((i + 1) % group == 0 ? LayerKind::attention : LayerKind::scan);
   }
-  w.layer(-1);
-  return std::move(b).logits(rms(x, w.norm("output_norm", h.width, h.eps)), w.output_or_tied(h.tied, table));
+  read_routed_layers(keys, h, 2);
+  ScanHyper& s = h.scan;
+  s.heads = s.key_heads = keys.count("linear_num_heads", 1, kMaxHeads, h.heads);
+  const int older = keys.count("short_conv_kernel_size", 2, 16, 4);
+  s.key_dim = s.value_dim = keys.count("linear_head_dim", 1, kMaxDim, h.head_dim);
+  s.kernel = keys.count("linear_conv_kernel_dim", 2, 16, older);
+  const auto bound = static_cast<float>(keys.number("kda_lower_bound", -5.0));
+  if (keys.flag("kda_safe_gate", true)) s.floor = bound;
+  keys.ignore({"rope_interleave"});
 }
+
+Program build_kimi_linear(const Hyper& h, Weights& w) { return build(h, w, kimi_mixer); }
+Program build_bailing_hybrid(const Hyper& h, Weights& w) { return build(h, w, bailing_mixer); }
 
 }  // namespace fourfold

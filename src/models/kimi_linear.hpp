@@ -11,7 +11,9 @@
 namespace fourfold {
 
 void read_config_kimi_linear(Keys& keys, Hyper& hyper);
+void read_config_bailing_hybrid(Keys& keys, Hyper& hyper);
 Program build_kimi_linear(const Hyper& hyper, Weights& weights);
+Program build_bailing_hybrid(const Hyper& hyper, Weights& weights);
 
 inline constexpr std::array<std::pair<std::string_view, std::string_view>, 29> kKimiLinearNames = {{
     {"attn_q_a", "self_attn.q_a_proj"},
@@ -43,6 +45,30 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 29> k
     {"ffn_sparse.gate_proj", "block_sparse_moe.gate_proj"},  // where some files keep the dense layers, too
     {"ffn_sparse.up_proj", "block_sparse_moe.up_proj"},
     {"ffn_sparse.down_proj", "block_sparse_moe.down_proj"},
+}};
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kBailingHybridNames = {{
+    {"token_embd", "word_embeddings"},
+    {"attn_q", "attention.q_proj"},
+    {"attn_k", "attention.k_proj"},
+    {"attn_v", "attention.v_proj"},
+    {"attn_output", "attention.dense"},
+    {"attn_q_a", "attention.q_a_proj"},
+    {"attn_q_a_norm", "attention.q_a_layernorm"},
+    {"attn_q_b", "attention.q_b_proj"},
+    {"attn_kv_a_mqa", "attention.kv_a_proj_with_mqa"},
+    {"attn_kv_a_norm", "attention.kv_a_layernorm"},
+    {"attn_kv_b", "attention.kv_b_proj"},
+    {"ssm_conv1d_q", "attention.q_conv1d"},
+    {"ssm_conv1d_k", "attention.k_conv1d"},
+    {"ssm_conv1d_v", "attention.v_conv1d"},
+    {"ssm_beta", "attention.b_proj"},
+    {"ssm_f", "attention.f_proj"},
+    {"attn_gate", "attention.g_proj"},
+    {"ssm_dt.bias", "attention.dt_bias"},
+    {"ssm_a", "attention.A_log"},
+    {"ssm_norm", "attention.o_norm"},
+    {"ssm_out", "attention.dense"},
+    {"exp_probs_b.bias", "mlp.gate.expert_bias"},
 }};
 
 }  // namespace fourfold

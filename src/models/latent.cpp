@@ -97,7 +97,12 @@ Value latent_attention(Builder& b, Weights& w, const Hyper& h, const LatentRopes
   Attend attend{.query = query, .cache = cache, .heads = h.heads, .scale = h.scale(), .out = {}};
   attend.latent = w.has("attn_k_b.weight") ? latent_of_two(w, h) : latent_of_one(w, h);
   if (l.index_count > 0) attend.top_keys = top_keys(b, w, h, ropes.index, in, query_in);
-  const Value a = b.attend(attend);
+  Value a = b.attend(attend);
+  if (l.head_gate) {
+    const Value gate = b.project("attn_gate", in, w.dot("attn_gate", h.heads, h.width, false));
+    a = b.map("attn_gated",
+              {.in = b.columns(a), .gate = b.columns(gate), .activation = Activation::sigmoid, .group = l.columns});
+  }
   return b.project("attn_out", {a}, w.dot("attn_output", h.width, h.heads * l.columns, h.bias.qkv), AddTo{.x = x});
 }
 

@@ -115,6 +115,7 @@ Value delta_mixer(Builder& b, Weights& w, const Hyper& h, const DeltaInputs& in,
                              .rate = w.tensor("ssm_a", 1, s.heads),
                              .rate_is_log = s.rate_is_log,
                              .decay_bias = w.tensor("ssm_dt.bias", 1, per_key ? s.heads * s.key_dim : s.heads),
+                             .floor = s.floor,
                              .query_scale = 1 / std::sqrt(static_cast<float>(s.key_dim)),
                              .strength_scale = s.strength_scale,
                              .unit_eps = kUnitEps});

@@ -46,6 +46,7 @@ constexpr std::array kRoots = {
     Name{"model.language_model.", ""},
     Name{"language_model.model.", "language_model."},
     Name{"backbone.", ""},
+    Name{"rwkv.", ""},
     Name{"", ""},
 };
 
@@ -73,11 +74,12 @@ std::string SafetensorsNames::file_name(const std::string& name) const {
   std::string layer;
   if (rest.starts_with("blk.")) {
     rest.remove_prefix(4);
-    layer = "layers." + std::string(rest.substr(0, rest.find('.'))) + ".";
+    const auto word = lookup(own_, "blk");
+    layer = std::string(word.empty() ? "layers" : word) + "." + std::string(rest.substr(0, rest.find('.'))) + ".";
     rest.remove_prefix(rest.find('.') + 1);
   }
   const auto placed = [&](std::string_view stem, std::string_view suffix) {
-    return std::string(stem == "lm_head" ? head_ : root_) + layer + std::string(stem) + std::string(suffix);
+    return std::string(rest.starts_with("output.") ? head_ : root_) + layer + std::string(stem) + std::string(suffix);
   };
   if (const auto whole = lookup(own_, rest); !whole.empty()) return placed(whole, "");
   const std::size_t dot = std::min(rest.rfind('.'), rest.size());

@@ -18,7 +18,10 @@ int Builder::state(const StateSpec& spec) {
 }
 
 Value Builder::scan(ScanStep step) {
-  step.state = state({step.heads, step.key.count() / step.key_heads, step.value.count() / step.heads});
+  if (step.mechanism == Mechanism::rwkv4)
+    step.state = state({1, 3, step.heads});
+  else
+    step.state = state({step.heads, step.key.count() / step.key_heads, step.value.count() / step.heads});
   step.out = value("scan", step.value.count());
   program_.steps.push_back({prefix_ + "scan", step});
   return step.out;
@@ -26,8 +29,9 @@ Value Builder::scan(ScanStep step) {
 
 Value Builder::conv(ShortConv step) {
   const TensorSpec& weights = tensor(step.weights);
-  step.state = state({1, static_cast<int>(weights.cols) - 1, static_cast<int>(weights.rows)});
-  step.out = value("conv", weights.rows);
+  const int channels = static_cast<int>(step.mix ? weights.cols : weights.rows);
+  step.state = state({1, step.mix ? 1 : static_cast<int>(weights.cols) - 1, channels});
+  step.out = value("conv", channels);
   program_.steps.push_back({prefix_ + "conv", step});
   return step.out;
 }

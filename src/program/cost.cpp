@@ -182,7 +182,7 @@ StepUses uses(const Step& step) {
                           u.writes = {s.out};
                         },
                         [&](const Map& s) {
-                          read(u, {s.in, s.gate});
+                          read(u, {s.in, s.gate, {.value = s.plus}});
                           u.writes = {s.out};
                         }},
              step.op);

@@ -46,11 +46,32 @@ class ReferenceScan {
   }
 
   void run() {
+    if (step_.mechanism == Mechanism::rwkv4) return run_means();
     for (int h = 0; h < step_.heads; ++h)
       for (int t = 0; t < state_.tokens(); ++t) token(h, t);
   }
 
  private:
+  void run_means() {
+    T* sums = state_.states[static_cast<std::size_t>(step_.state)].data();
+    for (int c = 0; c < step_.heads; ++c) {
+      const auto channel = static_cast<std::size_t>(c);
+      T& values = sums[c];
+      T& weights = sums[step_.heads + c];
+      T& exponent = sums[2 * step_.heads + c];
+      for (int t = 0; t < state_.tokens(); ++t) {
+        const T k = state_.at(step_.key, t, c), v = state_.at(step_.value, t, c), newest = k + skip_[channel];
+        const T past = weights > 0 ? exponent : -kInfinity<T>, now = std::max(past, newest);
+        const T a = rescale(past, now), b = rescale(newest, now);
+        state_.at(step_.out, t)[c] = (a * values + b * v) / (a * weights + b);
+        const T faded = past + rate_[channel], next = std::max(faded, k);
+        values = rescale(faded, next) * values + rescale(k, next) * v;
+        weights = rescale(faded, next) * weights + rescale(k, next);
+        exponent = next;
+      }
+    }
+  }
+
   void token(int h, int t) {
     const int key_head = h / (step_.heads / step_.key_heads);
     const std::vector<T> q = row(step_.query, t, key_head), k = row(step_.key, t, key_head);
@@ -90,9 +111,12 @@ class ReferenceScan {
     return x;
   }
 
+  T raw_decay(int t, int i) const {
+    return state_.at(step_.decay, t, i) + (bias_.empty() ? T{0} : bias_[static_cast<std::size_t>(i)]);
+  }
   // d of a token: of a head, or of a head's key.
   T step_size(int t, int i) const {
-    const T x = state_.at(step_.decay, t, i) + (bias_.empty() ? T{0} : bias_[static_cast<std::size_t>(i)]);
+    const T x = raw_decay(t, i);
     const T softplus = std::max(x, T{0}) + std::log1p(std::exp(-std::abs(x)));
     return std::clamp(softplus, static_cast<T>(step_.step_low), static_cast<T>(step_.step_high));
   }
@@ -103,9 +127,13 @@ class ReferenceScan {
       case Mechanism::mamba:
         return rate_[static_cast<std::size_t>(h * keys_ + key)] * step_size(t, h);
       case Mechanism::kimi_delta:
+        if (step_.floor < 0)
+          return static_cast<T>(step_.floor) *
+                 sigmoid(-rate_[static_cast<std::size_t>(h)] * raw_decay(t, h * keys_ + key));
         return rate_[static_cast<std::size_t>(h)] * step_size(t, h * keys_ + key);
       case Mechanism::mamba2:
       case Mechanism::gated_delta:
+      case Mechanism::rwkv4:
         break;
     }
     return rate_[static_cast<std::size_t>(h)] * step_size(t, h);
@@ -125,7 +153,12 @@ void reference_scan(const ScanStep& step, const ReferenceWeights& weights, Refer
 template <class T>
 void reference_conv(const ShortConv& step, const ReferenceWeights& weights, ReferenceState<T>& state) {
   const StateSpec& spec = state.program->states[static_cast<std::size_t>(step.state)];
-  const std::vector<T> kernel = weights.template all<T>(step.weights), bias = weights.template all<T>(step.bias);
+  const std::vector<T> stored = weights.template all<T>(step.weights), bias = weights.template all<T>(step.bias);
+  std::vector<T> kernel = stored;
+  if (step.mix) {
+    kernel.clear();
+    for (T m : stored) kernel.insert(kernel.end(), {1 - m, m});
+  }
   std::vector<T>& past = state.states[static_cast<std::size_t>(step.state)];  // [kernel - 1, channels]
   const int back = spec.rows, channels = spec.columns;
   for (int t = 0; t < state.tokens(); ++t) {
@@ -150,24 +183,29 @@ template <class T>
 void reference_map(const Map& step, const ReferenceWeights& weights, ReferenceState<T>& state) {
   const int n = step.in.count();
   const std::vector<T> weight = step.norm ? weights.template all<T>(step.norm->weight) : std::vector<T>{};
+  const std::vector<T> bias = step.norm ? weights.template all<T>(step.norm->bias) : std::vector<T>{};
   for (int t = 0; t < state.tokens(); ++t) {
     std::vector<T> x(static_cast<std::size_t>(n)), gate(x.size(), T{1});
     for (int i = 0; i < n; ++i) {
       const auto at = static_cast<std::size_t>(i);
       x[at] = state.at(step.in, t, i);
-      if (step.gate.valid()) gate[at] = activated(step.activation, state.at(step.gate, t, i));
+      const int g = step.gate.count() == n ? i : i / step.group;
+      if (step.gate.valid()) gate[at] = activated(step.activation, state.at(step.gate, t, g));
       if (step.gate_first) x[at] *= gate[at];
     }
     for (int first = 0; step.norm && first < n; first += step.group) {
       const auto skipped = weight.size() == x.size() ? static_cast<std::size_t>(first) : 0;
-      RmsNorm{weight.data() + skipped, step.norm->eps}.row(
-          std::span<T>(x.data() + first, static_cast<std::size_t>(step.group)), 0);
-      for (int i = first; i < first + step.group; ++i)
-        x[static_cast<std::size_t>(i)] *= static_cast<T>(step.norm->scale);
+      const std::span<T> row(x.data() + first, static_cast<std::size_t>(step.group));
+      if (bias.empty())
+        RmsNorm{weight.data() + skipped, step.norm->eps}.row(row, 0);
+      else
+        LayerNorm{weight.data() + skipped, bias.data() + skipped, step.norm->eps}.row(row, 0);
+      for (T& value : row) value *= static_cast<T>(step.norm->scale);
     }
     for (int i = 0; i < n; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      state.at(step.out, t)[i] = step.gate_first ? x[at] : x[at] * gate[at];
+      state.at(step.out, t)[i] =
+          (step.plus.valid() ? state.at(step.plus, t)[i] : T{0}) + (step.gate_first ? x[at] : x[at] * gate[at]);
     }
   }
 }

@@ -168,9 +168,12 @@ class TeamExecutor : public Executor {
   void add_to(const AddTo& epilogue, const float* x, int n, float* out) const;
   void gather(const Columns& from, int token, int first, int n, float* out) const;
   void scan_head(const TeamScan& step, int head, Local& local);
+  void scan_means(const TeamScan& step, int first, int count);
   void scan_channels(const TeamScan& step, int first, int count, Local& local);
   void prepare_scan(const TeamScan& step, int head, int token, int count, Local& local) const;
+  float raw_decay(const TeamScan& step, int token, int i) const;
   float step_size(const TeamScan& step, int token, int i) const;
+  float log_decay(const TeamScan& step, int token, int head, int key) const;
   void convolve(const TeamConv& step, const TeamPiece& piece, Local& local);
   void map_group(const TeamMap& step, int token, int first, Local& local);
   Prepared prepare(Worker& worker, const TeamExperts& step, int tokens);

@@ -228,15 +228,17 @@ struct Resolver {
         i += count;
         channel += count;
       }
-    const float* stored = weights.vector(s.weights);  // [channels, kernel]
+    const float* stored = weights.vector(s.weights);  // [channels, kernel], or [channels] of a mix
     for (int j = 0; j < conv.kernel; ++j)
-      for (int c = 0; c < conv.channels; ++c) conv.weights.push_back(stored[c * conv.kernel + j]);
+      for (int c = 0; c < conv.channels; ++c)
+        conv.weights.push_back(!s.mix ? stored[c * conv.kernel + j] : j == 0 ? 1 - stored[c] : stored[c]);
     return conv;
   }
 
   TeamMap operator()(const Map& s) const {
-    if (!s.norm) return {s, nullptr, 0};
-    return {s, weights.vector(s.norm->weight), static_cast<int>(program.tensor(s.norm->weight).cols)};
+    if (!s.norm) return {s, nullptr, nullptr, 0};
+    return {s, weights.vector(s.norm->weight), weights.vector(s.norm->bias),
+            static_cast<int>(program.tensor(s.norm->weight).cols)};
   }
 
  private:

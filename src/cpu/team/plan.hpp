@@ -130,8 +130,8 @@ inline constexpr int kConvChannels = 64;
 
 struct TeamMap {
   Map step;
-  const float* weight;  // null: no norm
-  int weights;          // how many: of the row, or of a group
+  const float *weight, *bias;  // null: no norm; no mean is subtracted
+  int weights;                 // how many: of the row, or of a group
 };
 
 struct TeamRoute {

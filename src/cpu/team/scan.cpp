@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fourfold/epilogue.hpp>
+#include <numeric>
 
 #include "cpu/team/executor.hpp"
 
@@ -65,22 +66,36 @@ void TeamExecutor::gather(const Columns& from, int token, int first, int n, floa
 
 void TeamExecutor::run_step(Worker& worker, const TeamScan& step) {
   Local& local = locals_[static_cast<std::size_t>(worker.index)];
-  if (step.step.mechanism == Mechanism::mamba) {
+  if (step.step.mechanism == Mechanism::mamba || step.step.mechanism == Mechanism::rwkv4) {
     const int blocks = (step.step.heads + kChannels - 1) / kChannels;
     queue_.each(worker, blocks, [&](std::int64_t block) {
       const int first = static_cast<int>(block) * kChannels;
-      scan_channels(step, first, std::min(kChannels, step.step.heads - first), local);
+      const int count = std::min(kChannels, step.step.heads - first);
+      step.step.mechanism == Mechanism::mamba ? scan_channels(step, first, count, local)
+                                              : scan_means(step, first, count);
     });
     return;
   }
   queue_.each(worker, step.step.heads, [&](std::int64_t head) { scan_head(step, static_cast<int>(head), local); });
 }
 
+float TeamExecutor::raw_decay(const TeamScan& step, int token, int i) const {
+  const Columns& decay = step.step.decay;
+  return decay.scale * at(decay.value, static_cast<int>(ids_.size()), token)[decay.at(i)] +
+         (step.bias ? step.bias[i] : 0);
+}
+
 // d of a token: of head (or channel) i, or of number i of all heads' keys.
 float TeamExecutor::step_size(const TeamScan& step, int token, int i) const {
-  const Columns& decay = step.step.decay;
-  const float raw = decay.scale * at(decay.value, static_cast<int>(ids_.size()), token)[decay.at(i)];
-  return std::clamp(softplus(raw + (step.bias ? step.bias[i] : 0)), step.step.step_low, step.step.step_high);
+  return std::clamp(softplus(raw_decay(step, token, i)), step.step.step_low, step.step.step_high);
+}
+
+// The logarithm of what a key's row of the state is multiplied with.
+float TeamExecutor::log_decay(const TeamScan& step, int token, int head, int key) const {
+  const float rate = step.rate[static_cast<std::size_t>(head)];
+  const int i = head * step.keys + key;
+  if (step.step.floor < 0) return step.step.floor * fourfold::sigmoid(-rate * raw_decay(step, token, i));
+  return rate * step_size(step, token, i);
 }
 
 // Queries, keys, values, decays and strengths of `count` tokens from `token` on, as the kernel takes them.
@@ -104,8 +119,7 @@ void TeamExecutor::prepare_scan(const TeamScan& step, int head, int token, int c
     const float d = step.decay_per_key() || s.mechanism == Mechanism::retention ? 1 : step_size(step, token + t, head);
     if (step.decay_per_key())
       for (int i = 0; i < keys; ++i)
-        local.decay[static_cast<std::size_t>(row + i)] =
-            fourfold::exp(rate * step_size(step, token + t, head * keys + i));
+        local.decay[static_cast<std::size_t>(row + i)] = fourfold::exp(log_decay(step, token + t, head, i));
     else
       local.decay[static_cast<std::size_t>(t)] = fourfold::exp(rate * d);
     float& b = local.strength[static_cast<std::size_t>(t)];
@@ -150,6 +164,27 @@ void TeamExecutor::scan_head(const TeamScan& step, int head, Local& local) {
         out[static_cast<std::size_t>(t) * stride + static_cast<std::size_t>(j)] +=
             skip * local.v[static_cast<std::size_t>(t * values + j)];
   }
+}
+
+void TeamExecutor::scan_means(const TeamScan& step, int first, int count) {
+  const ScanStep& s = step.step;
+  const int tokens = static_cast<int>(ids_.size());
+  for (int t = 0; t < tokens; ++t)
+    for (int c = first; c < first + count; ++c) {
+      float* sums = running_.data() + step.state + c;
+      float& values = sums[0];
+      float& weights = sums[s.heads];
+      float& exponent = sums[2 * std::ptrdiff_t{s.heads}];
+      const float k = at(s.key.value, tokens, t)[s.key.at(c)], v = at(s.value.value, tokens, t)[s.value.at(c)];
+      const float newest = k + step.skip[c];
+      const float past = weights > 0 ? exponent : -kInfinity<float>, now = std::max(past, newest);
+      const float a = rescale(past, now), b = rescale(newest, now);
+      at(s.out, tokens, t)[c] = (a * values + b * v) / (a * weights + b);
+      const float faded = past + step.rate[static_cast<std::size_t>(c)], next = std::max(faded, k);
+      values = rescale(faded, next) * values + rescale(k, next) * v;
+      weights = rescale(faded, next) * weights + rescale(k, next);
+      exponent = next;
+    }
 }
 
 void TeamExecutor::scan_channels(const TeamScan& step, int first, int count, Local& local) {
@@ -223,8 +258,14 @@ void TeamExecutor::map_group(const TeamMap& step, int token, int first, Local& l
   float* out = at(s.out, static_cast<int>(ids_.size()), token) + first;
   gather(s.in, token, first, n, x);
   if (s.gate.valid()) {
-    gather(s.gate, token, first, n, gate);
-    activate(s.activation, gate, n);
+    if (s.gate.count() == s.in.count()) {
+      gather(s.gate, token, first, n, gate);
+      activate(s.activation, gate, n);
+    } else {
+      gather(s.gate, token, first / n, 1, gate);
+      activate(s.activation, gate, 1);
+      std::fill_n(gate + 1, n - 1, gate[0]);
+    }
   }
   const auto apply_gate = [&](float* row) {
     if (s.gate.valid())
@@ -232,12 +273,18 @@ void TeamExecutor::map_group(const TeamMap& step, int token, int first, Local& l
   };
   if (s.gate_first) apply_gate(x);
   if (step.weight) {
-    const float* weight = step.weight + (step.weights == n ? 0 : first);
-    k_.norm(x, weight, norm_scale(k_, x, n, s.norm->eps, s.norm->scale), n, out);
+    const int skipped = step.weights == n ? 0 : first;
+    if (step.bias) {
+      const float mean = std::accumulate(x, x + n, 0.0f) / static_cast<float>(n);
+      for (int i = 0; i < n; ++i) x[i] -= mean;
+    }
+    k_.norm(x, step.weight + skipped, norm_scale(k_, x, n, s.norm->eps, s.norm->scale), n, out);
+    if (step.bias) k_.add(out, step.bias + skipped, n, out);
   } else {
     std::copy_n(x, n, out);
   }
   if (!s.gate_first) apply_gate(out);
+  if (s.plus.valid()) k_.add(at(s.plus, static_cast<int>(ids_.size()), token) + first, out, n, out);
 }
 
 }  // namespace fourfold::team
