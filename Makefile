@@ -2,7 +2,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup configure build run test fuzz lint bench receipts clean
 
-PRESET ?= release
+nvcc := $(shell command -v nvcc)
+# CUDA code is compiled where a GPU is present, and for tests wherever nvcc is.
+PRESET ?= $(if $(and $(nvcc),$(wildcard /dev/nvidia0)),cuda,release)
 PROMPT ?= The capital of France is
 MODEL ?= models/SmolLM2-135M-Instruct.Q4_1.gguf
 TOKENS ?= 128
@@ -37,6 +39,7 @@ run: build
 	@tools/fetch-models
 	@$(program) run -m $(MODEL) -p "$$FOURFOLD_PROMPT" --temp 0 -n $(TOKENS)
 
+test: PRESET := $(if $(nvcc),cuda,$(PRESET))
 test: configure
 	@cmake --build --preset $(PRESET)
 	@ctest --preset $(PRESET) -j $(JOBS)

@@ -1,4 +1,4 @@
-// Streaming read: every multiprocessor keeps 96 KB of bulk copies in flight and uses nothing of them. Memory binds.
+// Streaming read: every multiprocessor keeps 128 KB of bulk copies in flight and uses nothing of them. Memory binds.
 #include <algorithm>
 
 #include "cuda/probe.hpp"
@@ -8,8 +8,8 @@
 namespace fourfold::cuda {
 namespace {
 
-constexpr std::size_t kProbeBytes = std::size_t{2} << 30;
-constexpr int kProbeSlots = 6, kProbeCopy = 16 << 10;
+constexpr std::size_t kProbeBytes = std::size_t{4} << 30;
+constexpr int kProbeSlots = 8, kProbeCopy = 16 << 10;
 
 __global__ void read_all(const std::byte* data, int copies) {
   extern __shared__ __align__(128) std::byte slots[];
@@ -17,18 +17,19 @@ __global__ void read_all(const std::byte* data, int copies) {
   if (threadIdx.x != 0) return;
   for (int i = 0; i < kProbeSlots; ++i) sm90::Barrier{sm90::shared_address(barriers + i)}.init(1);
   sm90::publish_barriers();
-  const int step = static_cast<int>(gridDim.x);
-  int issued = static_cast<int>(blockIdx.x), count = 0;
-  for (int done = issued; done < copies; done += step, ++count) {
-    for (; issued < copies && (issued - done) / step < kProbeSlots; issued += step) {
-      const int slot = (issued / step) % kProbeSlots;
+  const int per = (copies + static_cast<int>(gridDim.x) - 1) / static_cast<int>(gridDim.x);
+  const int first = static_cast<int>(blockIdx.x) * per, last = min(first + per, copies);
+  for (int done = first, issued = first; done < last; ++done) {
+    for (; issued < last && issued - done < kProbeSlots; ++issued) {
+      const int slot = (issued - first) % kProbeSlots;
       const sm90::Barrier full{sm90::shared_address(barriers + slot)};
       full.expect(kProbeCopy);
       sm90::copy_bulk(sm90::shared_address(slots + slot * kProbeCopy),
                       data + static_cast<std::int64_t>(issued) * kProbeCopy, kProbeCopy, full);
     }
-    const int slot = (done / step) % kProbeSlots;
-    sm90::Barrier{sm90::shared_address(barriers + slot)}.wait(static_cast<std::uint32_t>(count / kProbeSlots % 2));
+    const int slot = (done - first) % kProbeSlots;
+    sm90::Barrier{sm90::shared_address(barriers + slot)}.wait(
+        static_cast<std::uint32_t>((done - first) / kProbeSlots % 2));
   }
 }
 

@@ -7,7 +7,7 @@ namespace fourfold::cuda {
 
 class ReadProbe {
  public:
-  // Holds 2 GiB of device memory, many times the L2.
+  // Holds 4 GiB of device memory, many times the L2.
   static result<ReadProbe> create(const DeviceInfo& device);
 
   // Bytes per second of reading it once by bulk copies, the best of three.
