@@ -85,7 +85,7 @@ std::string memory() {
 }
 
 #ifdef FOURFOLD_CUDA
-constexpr const char* kCudaExecutors = ", graph, stream";
+constexpr const char* kCudaExecutors = ", graph, stream, persistent";
 #else
 constexpr const char* kCudaExecutors = "";
 #endif

@@ -28,7 +28,7 @@ std::string take_arms(const std::string& text, Everywhere& everywhere, std::vect
   arms = split(text);
   for (const std::string& arm : arms)
     if (std::find(std::begin(kExecutors), std::end(kExecutors), arm) == std::end(kExecutors))
-      return "'" + one_line(arm) + "' is not one of team, reference, reference-f32, graph, stream";
+      return "'" + one_line(arm) + "' is not one of team, reference, reference-f32, graph, stream, persistent";
   if (arms.empty()) return "no executor is named";
   everywhere.executor = arms.front();
   return {};

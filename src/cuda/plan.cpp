@@ -127,7 +127,6 @@ struct Resolver {
                             [&](const Append& e) { append(s, e, run, p); }, [](const auto&) {}},
                  s.epilogue);
       const bool behind = !plan.steps.empty() && std::holds_alternative<DeviceAttend>(plan.steps.back());
-      p.behind_attention = behind;
       p.beside_attention = behind || p.epilogue == DeviceEpilogue::append;
       if (s.last_only)
         plan.head = p;
@@ -195,26 +194,6 @@ struct Resolver {
     p.position = &memory.token()->position;
   }
 };
-
-}  // namespace
-
-namespace {
-
-// Each Project that another one follows at once knows its weights.
-void link(DevicePlan& plan) {
-  DeviceProject* before = nullptr;
-  const auto follow = [&](DeviceProject* next) {
-    if (before != nullptr && next != nullptr) {
-      before->next_tiles = next->tiles;
-      before->next_order = next->order;
-      before->next_tile_bytes = tile_size(next->storage).bytes;
-      before->next_unit = next->epilogue == DeviceEpilogue::gated ? 2 : 1;
-    }
-    before = next;
-  };
-  for (DeviceStep& step : plan.steps) follow(std::get_if<DeviceProject>(&step));
-  follow(&plan.head);
-}
 
 }  // namespace
 
@@ -287,7 +266,6 @@ DevicePlan resolve(const Program& program, const DeviceWeights& weights, const S
   const Resolver resolver{program, weights, memory, activations, arena, plan};
   for (std::size_t s = 0; s < program.steps.size(); ++s)
     std::visit([&](const auto& op) { resolver.resolve(op, s); }, program.steps[s].op);
-  link(plan);
   return plan;
 }
 

@@ -71,12 +71,6 @@ struct DeviceProject {
   DeviceHeads heads{};
   const int* position = nullptr;  // on the device
   bool beside_attention = false;  // leaves room for the attention that comes before or after
-  bool behind_attention = false;  // asks the L2 for weights beyond the ring while attention runs
-  // The Project that follows: its first tiles come to the L2 while this one ends. Null: none.
-  const std::uint8_t* next_tiles = nullptr;
-  TileOrder next_order{};
-  int next_tile_bytes = 0;
-  int next_unit = 1;  // row groups that stay together
 };
 
 // One token through a Project. `programmatic`: may start before the kernel before it in the stream ends, and streams

@@ -54,11 +54,6 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, in
                : "memory");
 }
 
-// Asks for `bytes` (a multiple of 16) to be brought to the L2, and waits for nothing.
-__device__ __forceinline__ void prefetch_bulk(const void* from, int bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
-
 template <int kSlots>
 struct Ring {
   static constexpr int kBarrierBytes = 2 * kSlots * 8;

@@ -19,11 +19,10 @@ namespace fourfold::cuda::sm90 {
 
 template <class T>
 struct ProjectShape {
-  // bf16 needs no decoding; other storages have two sets of eight warps, one for each of a slot's two tiles.
-  static constexpr int kSets = T::kStorage == Storage::bf16 ? 1 : 2;
-  static constexpr int kGroups = 14;  // row groups walked together, sums in registers
-  static constexpr int kSlotBytes = kSets * T::kBytes;
-  static constexpr int kConsumers = 32 * kTileStrips * kSets;
+  static constexpr int kPair = T::kBytes <= 12288 ? 2 : 1;  // tiles of a slot: at least about 16 KB
+  static constexpr int kGroups = kPair == 1 ? 14 : 8;       // row groups walked together, sums in registers
+  static constexpr int kSlotBytes = kPair * T::kBytes;
+  static constexpr int kConsumers = 32 * kTileStrips;
   static constexpr int kThreads = kConsumers + 32;
   static constexpr int kMostSlots = 12;
   // One block to a multiprocessor, so that a kernel's blocks spread evenly while the one before it ends; `beside`: with
@@ -61,29 +60,11 @@ struct TileRing {
 struct GroupRange {
   int begin, end;
 };
-__device__ __forceinline__ GroupRange own_groups(int groups, int unit) {
-  const int units = (groups + unit - 1) / unit;
+__device__ __forceinline__ GroupRange own_groups(const DeviceProject& p, int unit) {
+  const int units = (p.order.groups + unit - 1) / unit;
   const int per = (units + static_cast<int>(gridDim.x) - 1) / static_cast<int>(gridDim.x);
-  const int begin = min(static_cast<int>(blockIdx.x) * per * unit, groups);
-  return {begin, min(begin + per * unit, groups)};
-}
-
-constexpr int kAheadBytes = 160 * 1024;  // asked of the L2 by each block: 21 MB in all, half of it
-
-// The tiles of `own` in the order of a walk from `skip` on, kAheadBytes of them. One thread.
-template <int kGroups>
-__device__ __forceinline__ void ask_ahead(const std::uint8_t* tiles, const TileOrder& order, int tile_bytes,
-                                          GroupRange own, int skip) {
-  int left = kAheadBytes / tile_bytes;
-  for (int first = own.begin; first < own.end && left > 0; first += kGroups) {
-    const int last = min(first + kGroups, own.end);
-    for (int slice = 0; slice < order.slices && left > 0; ++slice)
-      for (int group = first; group < last && left > 0; ++group) {
-        if (skip-- > 0) continue;
-        prefetch_bulk(tiles + order.index(group, slice) * tile_bytes, tile_bytes);
-        --left;
-      }
-  }
+  const int begin = min(static_cast<int>(blockIdx.x) * per * unit, p.order.groups);
+  return {begin, min(begin + per * unit, p.order.groups)};
 }
 
 // Lane i of the producer warp brings tile i of each slot.
@@ -91,15 +72,12 @@ template <class T>
 __device__ __forceinline__ void produce(const DeviceProject& p, GroupRange own, std::uint8_t* slots, TileRing ring) {
   using Shape = ProjectShape<T>;
   const int lane = static_cast<int>(threadIdx.x % 32);
-  int filled = 0;
   for (int first = own.begin; first < own.end; first += Shape::kGroups) {
     const int last = min(first + Shape::kGroups, own.end);
     for (int slice = 0; slice < p.order.slices; ++slice)
-      for (int group = first; group < last; group += Shape::kSets) {
-        const int tiles = min(Shape::kSets, last - group);
+      for (int group = first; group < last; group += Shape::kPair) {
+        const int tiles = min(Shape::kPair, last - group);
         if (lane == 0) {
-          if (p.behind_attention && filled++ == ring.slots)
-            ask_ahead<Shape::kGroups>(p.tiles, p.order, T::kBytes, own, ring.slots * Shape::kSets);
           ring.empty().wait(ring.phase ^ 1);
           ring.full().expect(tiles * T::kBytes);
         }
@@ -110,12 +88,9 @@ __device__ __forceinline__ void produce(const DeviceProject& p, GroupRange own, 
         ring.next();
       }
   }
-  if (lane == 0 && p.next_tiles != nullptr)
-    ask_ahead<Shape::kGroups>(p.next_tiles, p.next_order, p.next_tile_bytes,
-                              own_groups(p.next_order.groups, p.next_unit), 0);
 }
 
-// The activation's strips of this warp, [slice][kStripColumns]; the first eight warps bring them.
+// The activation's strips of this warp, [slice][kStripColumns]; every warp reads its own ones only.
 template <class T>
 class Activations {
  public:
@@ -132,16 +107,14 @@ class Activations {
     each([&](int place, int column) { own_[place] = at(p_.norm.weight, column); });
   }
 
-  // Brings the activation, where `mine`; returns this lane's part of its sum of squares. All consumers call it.
-  __device__ float bring(bool mine) {
+  // Brings the activation; returns this lane's part of its sum of squares.
+  __device__ float bring() {
     float squares = 0;
     if (p_.add_y == nullptr) {
-      if (!mine) return 0;
       each4([&](int column) { return cached(p_.in, column); }, squares);
       return squares;
     }
-    const float factor = add_factor(mine);
-    if (!mine) return 0;
+    const float factor = add_factor();
     each4(
         [&](int column) {
           const float4 x = cached(p_.add_x, column), y = cached(p_.add_y, column), w = at(p_.add_norm.weight, column);
@@ -155,7 +128,7 @@ class Activations {
   }
 
  private:
-  static __device__ int warp() { return static_cast<int>(threadIdx.x / 32) % kTileStrips; }
+  static __device__ int warp() { return static_cast<int>(threadIdx.x / 32); }
   __device__ int column_of(int place) const {
     return place / kQuads * T::kColumns + warp() * T::kStripColumns + place % kQuads * 4;
   }
@@ -187,18 +160,17 @@ class Activations {
       }
     }
   }
-  __device__ float add_factor(bool mine) const;
+  __device__ float add_factor() const;
 
   const DeviceProject& p_;
   float4* own_;
 };
 
-// Sum of one number per lane of the first eight warps, the same for all consumers: lanes, then warps, in order.
-template <int kConsumers>
-__device__ __forceinline__ float sum_over_strips(float x, float* scratch) {
+// Sum over the consumers of one number per lane, the same for all of them: lanes, then warps, in order.
+__device__ __forceinline__ float sum_over_consumers(float x, float* scratch) {
   for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
-  if (threadIdx.x % 32 == 0 && threadIdx.x < 32 * kTileStrips) scratch[threadIdx.x / 32] = x;
-  asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory");
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
+  asm volatile("bar.sync 1, %0;" ::"n"(32 * kTileStrips) : "memory");
   float sum = 0;
 #pragma unroll
   for (int w = 0; w < kTileStrips; ++w) sum += scratch[w];
@@ -207,15 +179,14 @@ __device__ __forceinline__ float sum_over_strips(float x, float* scratch) {
 
 // The factor of the AddNorm's norm.
 template <class T>
-__device__ float Activations<T>::add_factor(bool mine) const {
+__device__ float Activations<T>::add_factor() const {
   __shared__ float scratch[kTileStrips];
   float squares = 0;
-  if (mine)
-    each([&](int, int column) {
-      const float4 y = cached(p_.add_y, column);
-      squares = fmaf(y.x, y.x, fmaf(y.y, y.y, fmaf(y.z, y.z, fmaf(y.w, y.w, squares))));
-    });
-  const float sum = sum_over_strips<ProjectShape<T>::kConsumers>(squares, scratch);
+  each([&](int, int column) {
+    const float4 y = cached(p_.add_y, column);
+    squares = fmaf(y.x, y.x, fmaf(y.y, y.y, fmaf(y.z, y.z, fmaf(y.w, y.w, squares))));
+  });
+  const float sum = sum_over_consumers(squares, scratch);
   return p_.add_norm.scale * rsqrtf(sum / static_cast<float>(p_.columns) + p_.add_norm.eps);
 }
 
@@ -276,29 +247,30 @@ template <class T>
 __device__ __forceinline__ void consume(const DeviceProject& p, GroupRange own, const std::uint8_t* slots,
                                         TileRing ring, float* activations, float* red) {
   using Shape = ProjectShape<T>;
-  constexpr int kGroups = Shape::kGroups, kSets = Shape::kSets, kRows = kGroups * kTileRows;
+  constexpr int kGroups = Shape::kGroups, kPair = Shape::kPair, kRows = kGroups * kTileRows;
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
-  const int strip = warp % kTileStrips, set = warp / kTileStrips;
   Activations<T> x(p, activations);
-  if (set == 0) x.prepare();
+  x.prepare();
   wait_for_previous_kernel();
-  const float squares = sum_over_strips<Shape::kConsumers>(x.bring(set == 0), red + kTileStrips * kRows);
+  const float squares = sum_over_consumers(x.bring(), red + kTileStrips * kRows);
   const float factor =
       p.norm.weight == nullptr ? 1.f : p.norm.scale * rsqrtf(squares / static_cast<float>(p.columns) + p.norm.eps);
   for (int first = own.begin; first < own.end; first += kGroups) {
     const int count = min(kGroups, own.end - first);
-    float acc[kGroups / kSets][4] = {};
+    float acc[kGroups][4] = {};
     for (int slice = 0; slice < p.order.slices; ++slice) {
       typename Strip<T>::Parts parts;
       parts.make(x.strip(slice));
 #pragma unroll
-      for (int g = 0; g < kGroups; g += kSets) {
+      for (int g = 0; g < kGroups; g += kPair) {
         if (g >= count) continue;
         ring.full().wait(ring.phase);
-        if (g + set < count) {
-          Strip<T> tile;
-          tile.template read<Shared>(slots + ring.slot * Shape::kSlotBytes + set * T::kBytes, strip);
-          tile.accumulate(acc[g / kSets], parts);
+#pragma unroll
+        for (int i = 0; i < kPair; ++i) {
+          if (g + i >= count) continue;
+          Strip<T> strip;
+          strip.template read<Shared>(slots + ring.slot * Shape::kSlotBytes + i * T::kBytes, warp);
+          strip.accumulate(acc[g + i], parts);
         }
         __syncwarp();
         if (lane == 0) ring.empty().arrive();
@@ -306,12 +278,12 @@ __device__ __forceinline__ void consume(const DeviceProject& p, GroupRange own, 
       }
     }
 #pragma unroll
-    for (int g = 0; g < kGroups; g += kSets) {
-      if (g + set >= count) continue;
-      const float2 sums = row_sums(acc[g / kSets]);
+    for (int g = 0; g < kGroups; ++g) {
+      if (g >= count) continue;
+      const float2 sums = row_sums(acc[g]);
       if (lane % 4 != 0) continue;
-      red[strip * kRows + (g + set) * kTileRows + lane / 4] = sums.x;
-      red[strip * kRows + (g + set) * kTileRows + 8 + lane / 4] = sums.y;
+      red[warp * kRows + g * kTileRows + lane / 4] = sums.x;
+      red[warp * kRows + g * kTileRows + 8 + lane / 4] = sums.y;
     }
     asm volatile("bar.sync 1, %0;" ::"n"(Shape::kConsumers) : "memory");
     finish_rows<T>(p, first, count, red, factor);
@@ -332,12 +304,12 @@ __global__ void __launch_bounds__(ProjectShape<T>::kThreads, 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < slots; ++i) {
       Barrier{ring.barriers + 8 * i}.init(1);
-      Barrier{ring.barriers + 8 * (slots + i)}.init(kTileStrips * Shape::kSets);
+      Barrier{ring.barriers + 8 * (slots + i)}.init(kTileStrips);
     }
     publish_barriers();
   }
   __syncthreads();
-  const GroupRange own = own_groups(p.order.groups, p.epilogue == DeviceEpilogue::gated ? 2 : 1);
+  const GroupRange own = own_groups(p, p.epilogue == DeviceEpilogue::gated || Shape::kPair == 2 ? 2 : 1);
   if (threadIdx.x >= Shape::kConsumers) {
     produce<T>(p, own, memory, ring);
     return;
@@ -348,7 +320,7 @@ __global__ void __launch_bounds__(ProjectShape<T>::kThreads, 1)
 template <class T>
 cudaError_t launch_project(const DeviceProject& p, int multiprocessors, bool programmatic, cudaStream_t stream) {
   using Shape = ProjectShape<T>;
-  const int unit = p.epilogue == DeviceEpilogue::gated ? 2 : 1;
+  const int unit = p.epilogue == DeviceEpilogue::gated || Shape::kPair == 2 ? 2 : 1;
   const int units = (p.order.groups + unit - 1) / unit, per = (units + multiprocessors - 1) / multiprocessors;
   int slots = Shape::slots(p.order.slices, p.beside_attention);
   if (slots < 3) slots = Shape::slots(p.order.slices, false);

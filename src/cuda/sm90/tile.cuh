@@ -82,15 +82,13 @@ __device__ __forceinline__ void accumulate_blocks(float (&acc)[4], const S& stri
 // One scale for the whole strip (and both rows): the sums need no second set of registers.
 template <int kSteps, class Parts, class S>
 __device__ __forceinline__ void accumulate_strip(float (&acc)[4], const S& strip, const Parts& x, float2 scale) {
-  float c[4] = {0, 0, 0, 0}, odd[4] = {0, 0, 0, 0};  // two chains: a product waits for the one before it
+  float c[4] = {0, 0, 0, 0};
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
     std::uint32_t a[4];
     strip.operands(step, a);
-    mma_f16(step % 2 == 0 ? c : odd, a, x.b[2 * step], x.b[2 * step + 1]);
+    mma_f16(c, a, x.b[2 * step], x.b[2 * step + 1]);
   }
-#pragma unroll
-  for (int i = 0; i < 4; ++i) c[i] += odd[i];
   const float upper = scale.x * x.inverse, lower = scale.y * x.inverse;
   acc[0] = fmaf(upper, c[0], acc[0]);
   acc[1] = fmaf(upper, c[1], acc[1]);
