@@ -9,6 +9,7 @@
 #include "json_out.hpp"
 #include "limits.hpp"
 #include "output.hpp"
+#include "plan_picture.hpp"
 #include "program/placement.hpp"
 #include "program/visit.hpp"
 #include "source.hpp"
@@ -57,6 +58,7 @@ struct Explain {
   Computing computing;
   int tokens = 1;
   bool ungrouped = false;
+  std::string plan;
   ExpertPlaces experts;
   std::optional<double> bandwidth, compute, price;
 
@@ -241,6 +243,10 @@ void Explain::print(const Report& r) const {
 
 int Explain::run() const {
   const Program program = read_program(source, "explain");
+  if (!plan.empty()) {
+    draw_plan(program, static_cast<int>(work(program).context), plan);
+    return kGood;
+  }
   const Limits ceilings = limits();
   const Work what = work(program);
   const Report report{program,
@@ -271,6 +277,8 @@ Action declare_explain(Options& options) {
   options.real("--gpu-memory X", verb->experts.gpu_gigabytes, 0, 1e6,
                "GB of the GPU to plan for; default 0: there is none");
   options.flag("--steps", verb->ungrouped, "every step, like ones not put together");
+  options.text("--plan FILE", verb->plan,
+               "draw what each CTA of the persistent kernel does in one token: HTML, or trace events in a .json");
   options.real("--bandwidth X", verb->bandwidth, 1e-3, 1e6, "GB/s to reckon with, instead of the measured ceiling");
   options.real("--compute X", verb->compute, 1e-6, 1e6, "Tera-operations/s, instead of the measured ceilings");
   options.real("--price X", verb->price, 0, 1e6, "dollars per hour of this machine");

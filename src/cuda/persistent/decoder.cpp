@@ -40,10 +40,10 @@ status check_limits(const CudaModel& model, const PlanOptions& options, const Pl
               phase.name + ": " + std::to_string(phase.columns) + " columns do not divide by 4");
   }
   for (const Step& step : model.program.steps)
-    if (const auto* project = std::get_if<Project>(&step.op);
-        project && std::holds_alternative<Gated>(project->epilogue))
+    if (const auto* project = std::get_if<Project>(&step.op))
       for (const Dot& dot : project->dots)
-        require(!dot.bias.valid(), step.name + ": biases of a gate are not in {none}");
+        require((!dot.bias.valid() && !dot.scales.valid()) || model.program.tensor(dot.weight).rows % kGroupRows == 0,
+                step.name + ": rows with scales or biases do not fill groups of " + std::to_string(kGroupRows));
   if (unmet.empty()) return {};
   return {Code::unsupported, "plan: cannot run this Program on `persistent`" + unmet};
 }
@@ -100,25 +100,31 @@ result<std::unique_ptr<Decoder>> Decoder::make(const CudaModel& model, const Seq
   return decoder;
 }
 
-// A step's biases as one array, in the order of its dots.
-status Decoder::concatenate_biases(const CudaModel& model, std::vector<std::uint64_t>& places) {
+// What each row of a step's dots is scaled or shifted by, as one array in the order of the tiles' rows; dots that have
+// none get zeros.
+status Decoder::join_vectors(const CudaModel& model, Weight Dot::*what, std::vector<std::uint64_t>& places) {
   for (std::size_t s = 0; s < program_.steps.size(); ++s) {
     const auto* project = std::get_if<Project>(&program_.steps[s].op);
-    if (!project ||
-        std::none_of(project->dots.begin(), project->dots.end(), [](const Dot& d) { return d.bias.valid(); }))
-      continue;
+    if (!project) continue;
+    const auto by_row = [&](const Dot& dot) {
+      return (dot.*what).valid() && program_.tensor(dot.*what).cols == program_.tensor(dot.weight).rows;
+    };
+    if (std::none_of(project->dots.begin(), project->dots.end(), by_row)) continue;
+    const bool alternate = std::holds_alternative<Gated>(project->epilogue);
     std::int64_t rows = 0;
-    for (const Dot& dot : project->dots) rows += program_.tensor(dot.weight).rows;
-    auto memory = DeviceMemory::allocate(static_cast<std::size_t>(rows) * sizeof(float), "biases");
+    for (const Dot& dot : project->dots)
+      rows += (program_.tensor(dot.weight).rows + kGroupRows - 1) / kGroupRows * kGroupRows;
+    auto memory = DeviceMemory::allocate(static_cast<std::size_t>(rows) * sizeof(float), "scales and biases");
     if (!memory.ok()) return memory.error();
-    std::int64_t at = 0;
+    float* at = memory->as<float>();
     for (const Dot& dot : project->dots) {
-      const std::int64_t n = program_.tensor(dot.weight).rows;
-      if (dot.bias.valid())
-        FOURFOLD_TRY(checked(cudaMemcpy(memory->as<float>() + at, model.weights.vector(dot.bias),
-                                        static_cast<std::size_t>(n) * sizeof(float), cudaMemcpyDeviceToDevice),
-                             "copying biases"));
-      at += n;
+      const auto n = static_cast<std::size_t>(program_.tensor(dot.weight).rows);
+      const std::size_t group = kGroupRows * sizeof(float), pitch = alternate ? 2 * group : group;
+      if (by_row(dot))
+        FOURFOLD_TRY(checked(cudaMemcpy2D(at, pitch, model.weights.vector(dot.*what), group, group, n / kGroupRows,
+                                          cudaMemcpyDeviceToDevice),
+                             "copying scales and biases"));
+      at += alternate ? kGroupRows : static_cast<std::ptrdiff_t>(n);
     }
     places[s] = address(memory->data());
     memory_.push_back(std::move(memory).value());
@@ -133,7 +139,9 @@ status Decoder::prepare(const CudaModel& model, const SequenceMemory& memory) {
   for (std::size_t s = 0; s < program_.steps.size(); ++s)
     if (std::holds_alternative<Project>(program_.steps[s].op))
       places.tiles[s] = address(model.weights.runs(s)[0].tiles);
-  FOURFOLD_TRY(concatenate_biases(model, places.biases));
+  places.scales.resize(program_.steps.size());
+  FOURFOLD_TRY(join_vectors(model, &Dot::bias, places.biases));
+  FOURFOLD_TRY(join_vectors(model, &Dot::scales, places.scales));
   places.vector = [&](Weight w) { return address(model.weights.vector(w)); };
   for (const DeviceMemory& cache : memory.caches) places.caches.push_back(address(cache.data()));
   for (const DeviceMemory& turns : memory.turns) places.turns.push_back(address(turns.data()));

@@ -32,7 +32,7 @@ class Decoder {
   Decoder(const Program& program, const Instance& instance, Plan plan)
       : program_(program), instance_(instance), plan_(std::move(plan)) {}
   status prepare(const CudaModel& model, const SequenceMemory& memory);
-  status concatenate_biases(const CudaModel& model, std::vector<std::uint64_t>& places);
+  status join_vectors(const CudaModel& model, Weight Dot::*what, std::vector<std::uint64_t>& places);
   status stalled(cudaStream_t stream) const;
 
   const Program& program_;

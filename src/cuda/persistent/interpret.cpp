@@ -146,6 +146,8 @@ class FloatInterpreter : public Interpreter {
         sum += weight[static_cast<std::size_t>(column)] * x[static_cast<std::size_t>(column)];
       }
       const std::vector<float> bias = weights_.vector<float>(dot->bias);
+      const std::vector<float> scales = weights_.vector<float>(dot->scales);
+      if (!scales.empty()) sum *= scales[static_cast<std::size_t>(r)];
       y.push_back(sum * inverse + (bias.empty() ? 0 : bias[static_cast<std::size_t>(r)]));
     }
     finish(phase, task, step, y);
@@ -304,6 +306,11 @@ class FloatInterpreter : public Interpreter {
 }  // namespace
 
 result<std::unique_ptr<Interpreter>> Interpreter::make(const Program& program, Plan plan, const WeightBytes& bytes) {
+  for (const Step& step : program.steps)
+    if (const auto* project = std::get_if<Project>(&step.op))
+      for (const Dot& dot : project->dots)
+        if (dot.scales.valid() && program.tensor(dot.scales).rows > 1)
+          return status{Code::unsupported, step.name + ": scales of blocks; accepted: none, or one for each row"};
   auto weights = ReferenceWeights::load(program, bytes);
   if (!weights.ok()) return weights.error();
   return std::unique_ptr<Interpreter>(

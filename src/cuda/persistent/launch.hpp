@@ -15,10 +15,11 @@ inline constexpr std::uint32_t kEmbedding = ~0u;  // instead of a place in the a
 
 // One task of one CTA; 16-byte aligned in memory.
 struct alignas(16) Record {
-  std::uint64_t tiles;  // project: first tile of the step; attend: the layer's cache
-  std::uint64_t norm;   // project: weights of the norm before the dots; attend: of the queries'. 0: none
-  std::uint64_t extra;  // project: bias; attend: weights of the keys' norm. 0: none
-  std::uint64_t turns;  // attend: {cos, sin} [position][head_dim / 2]; 0: no rotation
+  std::uint64_t tiles;   // project: first tile of the step; attend: the layer's cache
+  std::uint64_t norm;    // project: weights of the norm before the dots; attend: of the queries'. 0: none
+  std::uint64_t extra;   // project: bias; attend: weights of the keys' norm. 0: none
+  std::uint64_t scales;  // project: of its rows. 0: none
+  std::uint64_t turns;   // attend: {cos, sin} [position][head_dim / 2]; 0: no rotation
   std::uint32_t in, out,
       residual;           // floats from the arena's start, of the buffers; residual of an attend: its merge's out
   std::uint32_t columns;  // of the input

@@ -37,7 +37,7 @@ struct Sizes {
   static constexpr int kEdge = 256 * 1024 / kSlotBytes;
   static constexpr int kFlyEdge = 48 * 1024 / kSlotBytes, kFly = 80 * 1024 / kSlotBytes;
   // Registers a lane: the CTA is launched with 128 for each of its four warpgroups; two help and give some of theirs.
-  static constexpr int kHelperRegisters = 72;
+  static constexpr int kHelperRegisters = 80;
   static constexpr int kConsumerRegisters = 2 * 128 - kHelperRegisters;
   static_assert(kHelperRegisters % 8 == 0 && kConsumerRegisters % 8 == 0);
   static_assert(kTileRows == kGroupRows && Tile::kBytes % 16 == 0 && kFly < kStages && kLeafSlots < kStages);

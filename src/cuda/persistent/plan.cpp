@@ -131,7 +131,6 @@ class Maker {
     if (s.norm && s.norm->scale != 1) refuse("a norm's scale is not in {1}");
     for (const Dot& dot : s.dots) {
       if (dot.scale != 1) refuse("a dot's scale is not in {1}");
-      if (dot.scales.valid() && program_.tensor(dot.scales).rows == 1) refuse("scales by row are not in {none}");
     }
     const auto* add = std::get_if<AddTo>(&s.epilogue);
     if (add && add->x_scale != 1) refuse("the residual's scale is not in {1}");

@@ -18,6 +18,7 @@ void fill_project(const Plan& plan, const Project& step, const Phase& phase, con
   const auto index = static_cast<std::size_t>(phase.step);
   r.tiles = places.tiles[index];
   r.extra = places.biases[index];
+  r.scales = places.scales[index];
   if (step.norm) r.norm = places.vector(step.norm->weight), r.eps = step.norm->eps;
   r.in = place(plan, phase.in);
   r.out = place(plan, phase.out);

@@ -10,9 +10,9 @@ namespace fourfold::cuda::persistent {
 
 // Device addresses of what a Program names.
 struct Places {
-  // Per step: tiles [row group][slice] of its dots one after the other, gate and up alternating by row groups; and
-  // their biases, f32, in the same order of rows (0: none).
-  std::vector<std::uint64_t> tiles, biases;
+  // Per step: tiles [row group][slice] of its dots one after the other, gate and up alternating by row groups; biases
+  // and scales of the same rows in the same order, f32 (0: none).
+  std::vector<std::uint64_t> tiles, biases, scales;
   std::function<std::uint64_t(Weight)> vector;  // a norm's weights, f32
   std::vector<std::uint64_t> caches, turns;     // per cache; per rope: {cos, sin} [position][dims / 2], f32
 };
