@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "program/visit.hpp"
@@ -60,8 +61,13 @@ class Maker {
   using Key = std::tuple<int, int, int>;  // finish or kind, rows, columns: buffers of the same make are shared
 
   const Step& step() const { return program_.steps[static_cast<std::size_t>(step_)]; }
+  // Once for all steps of the same kind, named by the first of them.
   void refuse(const std::string& why) {
-    refused_ += (refused_.empty() ? "" : "\n") + step().name + ": " + why + " (runs on `graph`)";
+    const std::string& name = step().name;
+    const std::size_t dot = name.find('.', 4);
+    const std::string kind = name.starts_with("blk.") && dot != std::string::npos ? name.substr(dot) : name;
+    if (!said_.insert(kind + why).second) return;
+    refused_ += (refused_.empty() ? "" : "\n") + name + ": " + why + " (runs on `graph`)";
   }
   Ref ref(Value v) const { return refs_[static_cast<std::size_t>(v.id)]; }
 
@@ -107,7 +113,7 @@ class Maker {
                             out = e.out;
                             phase.finish = Finish::logits;
                             if (e.out != program_.logits || e.soft_cap > 0 || e.activation != Activation::none)
-                              refuse("stores what is no plain logits");
+                              refuse("an output that is neither added to x nor plain logits is not in {none}");
                           },
                           [&](const AddTo& e) {
                             out = e.out, what = phase.columns > phase.rows ? "x.down" : "x.out";
@@ -238,6 +244,7 @@ class Maker {
   std::map<Key, int> shared_;
   std::vector<int> versions_;  // per buffer, so far
   std::string refused_;
+  std::set<std::string> said_;
 };
 
 // The slices of `span` of a buffer, as waits for its version.
