@@ -79,8 +79,7 @@ struct Watch {
 
   __device__ __forceinline__ bool dead() const { return shared.dead != 0; }
   __device__ __forceinline__ void barrier(std::uint32_t barrier, std::uint32_t parity) const {
-    while (!sm90::barrier_try(barrier, parity) && !dead()) {
-    }
+    sm90::barrier_wait(barrier, parity, sm90::shared_address(const_cast<unsigned*>(&shared.dead)));
   }
   // Until version `version` of this token has arrived.
   __device__ __forceinline__ void counter(int index, int version) const {

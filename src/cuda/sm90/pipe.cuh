@@ -31,6 +31,22 @@ __device__ __forceinline__ bool barrier_try(std::uint32_t barrier, std::uint32_t
                : "memory");
   return done != 0;
 }
+// Waits for the end of the phase of parity `parity`, or until the word at `stop` is not 0. One block of assembly, so
+// that the compiler sees no branch in which lanes could part: it would put synchronisation around every matrix
+// instruction.
+__device__ __forceinline__ void barrier_wait(std::uint32_t barrier, std::uint32_t parity, std::uint32_t stop) {
+  asm volatile(
+      "{\n.reg .pred p;\n.reg .u32 word;\n"
+      "again_%=:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+      "@p bra done_%=;\n"
+      "ld.volatile.shared.u32 word, [%2];\n"
+      "setp.eq.u32 p, word, 0;\n"
+      "@p bra again_%=;\n"
+      "done_%=:\n}" ::"r"(barrier),
+      "r"(parity), "r"(stop)
+      : "memory");
+}
 // All threads of the first `kThreads` meet.
 template <int kThreads>
 __device__ __forceinline__ void meet() {
