@@ -43,9 +43,11 @@ std::vector<StepCheck> failures(const Model& model, const SessionOptions& option
 }
 
 TEST(CheckModels, EveryModelAgrees) {
-  for (const char* name : {"llama", "qwen2", "qwen3", "gemma3", "variants/gguf_llama_blocks.gguf",
-                           "variants/gguf_gemma3_pattern.gguf", "variants/llama_bias_linear", "variants/qwen2_moe",
-                           "variants/glm4_moe_groups", "variants/gpt_oss_mxfp4", "variants/mixtral_window"}) {
+  for (const char* name :
+       {"llama", "qwen2", "qwen3", "gemma3", "variants/gguf_llama_blocks.gguf", "variants/gguf_gemma3_pattern.gguf",
+        "variants/llama_bias_linear", "variants/qwen2_moe", "variants/glm4_moe_groups", "variants/gpt_oss_mxfp4",
+        "variants/mixtral_window", "variants/deepseek_v2_plain", "variants/deepseek_v3_yarn", "variants/deepseek_v32",
+        "variants/gguf_deepseek2_split.gguf"}) {
     const Checkpoint file = std::move(open_checkpoint(test::kModels + name)).value();
     const Model model = test::open_model(name);
     for (const bool f32 : {false, true})

@@ -86,6 +86,24 @@ TEST_F(CheckTest, NamesTheStepAndTheColumnOfAFault) {
   EXPECT_EQ(failed, 2);  // the prompt and the single token
 }
 
+// The bound of a step that rounds inside itself is wider; one wrong weight is still beyond it.
+TEST(CheckLatent, NamesTheStepOfAFaultBesideItsRounding) {
+  const std::string folder = FOURFOLD_TEST_DATA "/models/variants/deepseek_v3_yarn";
+  const Model model = load(folder).value();
+  const Checkpoint checkpoint = open_checkpoint(folder).value();
+  const CheckpointBytes bytes(checkpoint);
+  const Flipped flipped(bytes, "model.layers.1.self_attn.kv_b_proj.weight", 5);
+  const auto checks = check_against_reference(model, {.threads = 2}, flipped, kIds).value();
+  int failed = 0;
+  for (const StepCheck& c : checks) {
+    if (c.ok()) continue;
+    ++failed;
+    EXPECT_EQ(c.step, "blk.1.attend");
+    EXPECT_GT(c.distance, c.tolerance);
+  }
+  EXPECT_EQ(failed, 2);  // the prompt and the single token
+}
+
 TEST_F(CheckTest, ASingleTokenIsRefused) {
   EXPECT_EQ(check_against_reference(model, {}, bytes, std::vector<int>{1}).error().code(), Code::invalid_argument);
 }
