@@ -130,6 +130,15 @@ void declare_sampling(Options& options, SamplingOptions& s) {
   options.real("--repeat-penalty X", s.repeat_penalty, 1e-6, 1000, "for repeated tokens, 1: none; default 1");
   options.real("--presence-penalty X", s.presence_penalty, -1000, 1000, "once per token; default 0");
   options.real("--frequency-penalty X", s.frequency_penalty, -1000, 1000, "once per occurrence; default 0");
+  options.real("--dry-multiplier X", s.dry_multiplier, 0, 1000, "DRY: against repetitions; default 0, off");
+  options.real("--dry-base X", s.dry_base, 0, 1000, "grows by X with each token repeated; default 1.75");
+  options.integer("--dry-allowed-length N", s.dry_allowed_length, 0, 1 << 24, "tokens free to repeat; default 2");
+  options.integer("--dry-penalty-last-n N", s.dry_penalty_last_n, -1, 1 << 24, "tokens DRY looks at; default -1, all");
+  options.texts("--dry-sequence-breaker TEXT", s.dry_sequence_breakers,
+                "ends what can be repeated, in place of newline : \" *; none: nothing does");
+  options.integer("--mirostat N", s.mirostat, 0, 2, "version that replaces penalties and filters; default 0, off");
+  options.real("--mirostat-ent X", s.mirostat_tau, 0, 100, "bits of surprise to steer for; default 5");
+  options.real("--mirostat-lr X", s.mirostat_eta, 0, 1, "how fast; default 0.1");
   options.taken(
       "-s,--seed N", [&s](const std::string& text) { return take_seed(text, s.seed); }, "-1: a random one (default)");
   options.group("Options");

@@ -26,9 +26,20 @@ std::string_view name(Finish finish) {
   return "error";
 }
 
+namespace {
+
+DryBreakers breakers(const Model& model, const SamplingOptions& options) {
+  if (options.dry_multiplier == 0 || !model.tokenizer().ok()) return {};
+  return dry_breakers(*model.tokenizer(), options.dry_sequence_breakers);
+}
+
+}  // namespace
+
 struct FOURFOLD_LOCAL Generation::State {
   State(Session& session, const GenerateOptions& options)
-      : session(session), options(options), sampler(options.sampling, session.model().vocab()) {}
+      : session(session),
+        options(options),
+        sampler(options.sampling, session.model().vocab(), breakers(session.model(), options.sampling)) {}
 
   Session& session;
   GenerateOptions options;

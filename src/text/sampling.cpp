@@ -64,16 +64,52 @@ float sigma_threshold(std::span<const float> logits, float n) {
   return static_cast<float>(largest(logits.data(), logits.size()) - n * deviation);
 }
 
-// exp(logit - best), also when both are infinite.
-double weight(float logit, float best) { return logit == best ? 1.0 : std::exp(static_cast<double>(logit) - best); }
+float best_of(std::span<const Candidate> candidates) {
+  float best = -kInfinity;
+  for (const auto& c : candidates) best = c.logit > best ? c.logit : best;
+  return best;
+}
+
+// exp(x) for x <= 0, within 2 units in the last place; below -708: 0. Without a branch, so that loops of it vectorise,
+// and the same on every machine. x = k ln 2 + r, |r| <= ln 2 / 2; Taylor's polynomial of degree 13 is off by 4e-18.
+inline double exp_of_negative(double x) {
+  constexpr double kRound = 0x1.8p52, kLn2High = 0x1.62e42fee00000p-1, kLn2Low = 0x1.a39ef35793c76p-33;
+  const double clamped = x > -708 ? x : -708;
+  const double shifted = clamped * 0x1.71547652b82fep0 + kRound, k = shifted - kRound;
+  const double r = (clamped - k * kLn2High) - k * kLn2Low;
+  double p = 1.0 / 6227020800;
+  for (const double factorial :
+       {479001600.0, 39916800.0, 3628800.0, 362880.0, 40320.0, 5040.0, 720.0, 120.0, 24.0, 6.0, 2.0, 1.0, 1.0})
+    p = p * r + 1 / factorial;
+  const auto exponent = (std::bit_cast<std::uint64_t>(shifted) + 1023) << 52;
+  return x > -708 ? p * std::bit_cast<double>(exponent) : 0;
+}
+
+constexpr std::size_t kBlock = 256;   // candidates weighed together
+constexpr std::size_t kFitted = 100;  // of mirostat: likeliest tokens that show how probabilities fall
+
+// exp((logit - best) / temperature) of up to kBlock candidates; 1 for the best, also when it is infinite.
+double weigh(std::span<const Candidate> candidates, float best, double temperature, double* out) {
+  double lanes[8] = {}, x[kBlock];
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    x[i] = candidates[i].logit == best ? 0 : (static_cast<double>(candidates[i].logit) - best) / temperature;
+  for (std::size_t i = 0; i < candidates.size(); ++i) out[i] = exp_of_negative(x[i]);
+  for (std::size_t i = 0; i < candidates.size(); ++i) lanes[i % 8] += out[i];
+  return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+}
+
+double weight(float logit, float best) {
+  return logit == best ? 1.0 : exp_of_negative(static_cast<double>(logit) - best);
+}
 
 struct Softmax {
-  float best = -kInfinity;
+  float best;
   double total = 0;
 
-  explicit Softmax(std::span<const Candidate> candidates) {
-    for (const auto& c : candidates) best = std::max(best, c.logit);
-    for (const auto& c : candidates) total += weight(c.logit, best);
+  explicit Softmax(std::span<const Candidate> candidates) : best(best_of(candidates)) {
+    double weights[kBlock];
+    for (std::size_t i = 0; i < candidates.size(); i += kBlock)
+      total += weigh(candidates.subspan(i, std::min(kBlock, candidates.size() - i)), best, 1, weights);
   }
   double operator()(const Candidate& c) const { return weight(c.logit, best) / total; }
 };
@@ -115,6 +151,14 @@ status validate(const SamplingOptions& o) {
       {"repeat_penalty", o.repeat_penalty, kLeast, kMost, "a finite number above 0 (1: off)"},
       {"frequency_penalty", o.frequency_penalty, -kMost, kMost, "a finite number (0: off)"},
       {"presence_penalty", o.presence_penalty, -kMost, kMost, "a finite number (0: off)"},
+      {"dry_multiplier", o.dry_multiplier, 0, kMost, "a finite number of at least 0 (0: off)"},
+      {"dry_base", o.dry_base, 0, kMost, "a finite number of at least 0 (below 1: off)"},
+      {"dry_allowed_length", static_cast<float>(o.dry_allowed_length), 0, kMost, "a count of at least 0"},
+      {"dry_penalty_last_n", static_cast<float>(o.dry_penalty_last_n), -1, kMost,
+       "0 (off), -1 (all tokens) or a count"},
+      {"mirostat", static_cast<float>(o.mirostat), 0, 2, "0 (off), 1 or 2"},
+      {"mirostat_tau", o.mirostat_tau, 0, kMost, "a finite number of bits, at least 0"},
+      {"mirostat_eta", o.mirostat_eta, 0, kMost, "a finite number of at least 0"},
       {"min_keep", static_cast<float>(o.min_keep), 0, kMost, "a count of at least 0"},
   };
   for (const auto& row : rows) {
@@ -173,19 +217,26 @@ std::uint64_t Random::next() {
   return out;
 }
 
-Sampler::Sampler(const SamplingOptions& options, int vocab)
-    : options_(options), seed_(options.seed ? *options.seed : random_seed()), random_(seed_) {
+Sampler::Sampler(const SamplingOptions& options, int vocab, DryBreakers breakers)
+    : options_(options),
+      seed_(options.seed ? *options.seed : random_seed()),
+      random_(seed_),
+      dry_(options, std::move(breakers)),
+      most_surprise_(2 * options.mirostat_tau) {
   const auto size = static_cast<std::size_t>(std::max(vocab, 0));
   counts_.resize(size);
   scratch_.reserve(size);
   if (options_.temperature > 0) candidates_.reserve(size);
+  if (options_.temperature > 0) blocks_.reserve(size / kBlock + 1);
   if (options_.temperature > 0 && options_.typical_p < 1) order_.reserve(size);
   constexpr int kLongestReserved = 1 << 16;
   window_.reserve(static_cast<std::size_t>(std::clamp(options_.repeat_last_n, 0, kLongestReserved)));
 }
 
 void Sampler::accept(int id) {
-  if (id < 0 || static_cast<std::size_t>(id) >= counts_.size() || options_.repeat_last_n == 0) return;
+  if (id < 0 || static_cast<std::size_t>(id) >= counts_.size()) return;
+  dry_.accept(id);
+  if (options_.repeat_last_n == 0) return;
   ++counts_[static_cast<std::size_t>(id)];
   if (options_.repeat_last_n < 0 || window_.size() < static_cast<std::size_t>(options_.repeat_last_n)) {
     window_.push_back(id);
@@ -200,12 +251,13 @@ void Sampler::reset() {
   for (int id : window_) counts_[static_cast<std::size_t>(id)] = 0;
   window_.clear();
   oldest_ = 0;
+  dry_.reset();
 }
 
 std::span<const float> Sampler::penalised(std::span<const float> logits) {
   const auto& o = options_;
   const bool off = o.repeat_penalty == 1 && o.frequency_penalty == 0 && o.presence_penalty == 0;
-  if (off || window_.empty()) return logits;
+  if ((off || window_.empty()) && !dry_.on()) return logits;
   scratch_.assign(logits.begin(), logits.end());
   for (int id : window_) {  // a repeated id is computed anew from its logit, so each is penalised once
     const auto i = static_cast<std::size_t>(id);
@@ -214,19 +266,21 @@ std::span<const float> Sampler::penalised(std::span<const float> logits) {
     scratch_[i] = (x > 0 ? x / o.repeat_penalty : x * o.repeat_penalty) -
                   static_cast<float>(counts_[i]) * o.frequency_penalty - o.presence_penalty;
   }
+  dry_.penalise(scratch_);
   return scratch_;
 }
 
 int Sampler::sample(std::span<const float> logits) {
+  if (options_.mirostat > 0 && options_.temperature > 0) return sample_by_surprise(logits);
   const auto row = penalised(logits);
   if (options_.temperature <= 0) return argmax(row);
   select(row);
   if (candidates_.empty()) return 0;
   if (options_.typical_p < 1) keep_most_typical(options_.typical_p);
   if (options_.top_p < 1) keep_likeliest(options_.top_p);
-  if (options_.min_p > 0) keep_at_least(Softmax(candidates_).best + std::log(options_.min_p));
+  if (options_.min_p > 0) keep_at_least(best_of(candidates_) + std::log(options_.min_p));
   drop_top_choices();
-  return draw(options_.dynatemp_range > 0 ? dynamic_temperature() : options_.temperature);
+  return draw(options_.dynatemp_range > 0 ? dynamic_temperature() : options_.temperature).id;
 }
 
 // Top-n-sigma and top-k. They commute: both keep a leading part of the ranking.
@@ -320,22 +374,74 @@ float Sampler::dynamic_temperature() const {
   return static_cast<float>(low + (high - low) * std::pow(share, static_cast<double>(options_.dynatemp_exponent)));
 }
 
-int Sampler::draw(float temperature) {
-  const float best = Softmax(candidates_).best;
-  const auto heated = [&](const Candidate& c) {
-    return c.logit == best ? 1.0 : std::exp((static_cast<double>(c.logit) - best) / temperature);
-  };
-  double total = 0;
-  for (const auto& c : candidates_) total += heated(c);
-  double left = random_.uniform() * total;
-  int id = candidates_.front().id;
-  for (const auto& c : candidates_) {
-    const double share = heated(c);
-    if (share > 0) id = c.id;
-    left -= share;
-    if (left < 0) break;
+const Candidate& Sampler::draw(float temperature) {
+  const std::span<const Candidate> all(candidates_);
+  const float best = best_of(all);
+  const auto block = [&](std::size_t i) { return all.subspan(i * kBlock, std::min(kBlock, all.size() - i * kBlock)); };
+  double weights[kBlock], total = 0;
+  blocks_.clear();
+  for (std::size_t i = 0; i * kBlock < all.size(); ++i) {
+    blocks_.push_back(weigh(block(i), best, static_cast<double>(temperature), weights));
+    total += blocks_.back();
   }
-  return id;
+  double left = random_.uniform() * total;
+  std::size_t hit = 0;
+  while (hit + 1 < blocks_.size() && left >= blocks_[hit]) left -= blocks_[hit++];
+  weigh(block(hit), best, static_cast<double>(temperature), weights);
+  std::size_t chosen = 0;
+  for (std::size_t i = 0; i < block(hit).size() && left >= 0; ++i)
+    if (weights[i] > 0) chosen = i, left -= weights[i];
+  return block(hit)[chosen];
+}
+
+// How many tokens to keep so that the expected surprise is most_surprise_, if probabilities follow Zipf's law with the
+// exponent that fits the 100 likeliest: eq. 30 and theorem 2 of Basu et al. 2021. The
+// first kFitted candidates_ are in order.
+std::size_t Sampler::likeliest_by_zipf(double total) const {
+  double products = 0, squares = 0;
+  const float best = candidates_.front().logit;
+  for (std::size_t i = 0; i + 1 < std::min(kFitted, candidates_.size()); ++i) {
+    const double t = std::log(static_cast<double>(i + 2) / static_cast<double>(i + 1));
+    const double p = weight(candidates_[i].logit, best) / total, q = weight(candidates_[i + 1].logit, best) / total;
+    if (!(q > 0)) break;
+    products += t * std::log(p / q);
+    squares += t * t;
+  }
+  if (!(squares > 0)) return 1;
+  const double s = products / squares, e = s - 1;
+  const double k = std::pow(
+      e * std::exp2(static_cast<double>(most_surprise_)) / (1 - std::pow(static_cast<double>(counts_.size()), -e)),
+      1 / s);
+  if (std::isnan(k)) return candidates_.size();  // probabilities that hardly fall: every token
+  return static_cast<std::size_t>(std::clamp(k, 1.0, static_cast<double>(candidates_.size())));
+}
+
+// Mirostat (Basu et al. 2021) and its second version: cuts what is too surprising, and moves the cut so that the
+// surprise of the tokens drawn comes to mirostat_tau bits.
+int Sampler::sample_by_surprise(std::span<const float> logits) {
+  candidates_.clear();
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    if (!std::isnan(logits[i])) candidates_.push_back({static_cast<int>(i), logits[i] / options_.temperature});
+  if (candidates_.empty()) return 0;
+  const Softmax all(candidates_);
+  if (options_.mirostat == 1) {
+    const auto at = [&](std::size_t i) { return candidates_.begin() + static_cast<std::ptrdiff_t>(i); };
+    std::partial_sort(at(0), at(std::min(kFitted, candidates_.size())), candidates_.end(), ranks_before);
+    const std::size_t kept = likeliest_by_zipf(all.total);
+    if (kept > kFitted) std::nth_element(at(0), at(kept - 1), candidates_.end(), ranks_before);
+    candidates_.resize(kept);
+  } else {
+    const auto surprises = [&](const Candidate& c) { return -std::log2(all(c)) > static_cast<double>(most_surprise_); };
+    if (std::all_of(candidates_.begin(), candidates_.end(), surprises)) {
+      candidates_ = {*std::min_element(candidates_.begin(), candidates_.end(), ranks_before)};
+    } else {
+      std::erase_if(candidates_, surprises);
+    }
+  }
+  const Candidate& drawn = draw(1);
+  const double surprise = -std::log2(Softmax(candidates_)(drawn));
+  most_surprise_ -= options_.mirostat_eta * (static_cast<float>(surprise) - options_.mirostat_tau);
+  return drawn.id;
 }
 
 }  // namespace fourfold

@@ -1,8 +1,9 @@
 // From a row of logits to one token id.
 //
-// The chain, its order and its default values are llama.cpp's: penalties, top-n-sigma, top-k, typical-p, top-p, min-p,
-// XTC, temperature (fixed or dynamic), then one draw. Order among logits, here and everywhere: value descending, index
-// ascending, NaN last. Greedy decoding reads the row once (4 bytes per entry of the vocabulary: memory binds).
+// The chain, its order and its default values are llama.cpp's: penalties, DRY, top-n-sigma, top-k, typical-p, top-p,
+// min-p, XTC, temperature (fixed or dynamic), then one draw; or temperature, mirostat, one draw. Order among logits,
+// here and everywhere: value descending, index ascending, NaN last. Greedy decoding reads the row once (4 bytes per
+// entry of the vocabulary: memory binds).
 #pragma once
 
 #include <array>
@@ -12,6 +13,8 @@
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "text/dry.hpp"
 
 namespace fourfold {
 
@@ -45,10 +48,11 @@ class Random {
 };
 
 // Needs validate(options).ok(). Not safe to share between threads. After the constructor only a window
-// beyond 65536 tokens allocates.
+// beyond 65536 tokens allocates, and DRY the tokens it penalises.
 class Sampler {
  public:
-  Sampler(const SamplingOptions& options, int vocab);
+  // `breakers`: of options.dry_sequence_breakers, for a vocabulary that has texts.
+  Sampler(const SamplingOptions& options, int vocab, DryBreakers breakers = {});
 
   // One id for logits [vocab]. NaN is never drawn unless every logit is NaN, which gives id 0.
   int sample(std::span<const float> logits);
@@ -59,8 +63,8 @@ class Sampler {
   // Forgets accepted tokens; the generator goes on.
   void reset();
 
-  // The logits after repeat, frequency and presence penalties: the argument itself when none is in force, else a view
-  // that the next call overwrites.
+  // The logits after repeat, frequency, presence and DRY penalties: the argument itself when none is in force, else a
+  // view that the next call overwrites.
   std::span<const float> penalised(std::span<const float> logits);
 
   std::uint64_t seed() const { return seed_; }
@@ -72,16 +76,21 @@ class Sampler {
   void keep_at_least(float logit);
   void drop_top_choices();
   float dynamic_temperature() const;
-  int draw(float temperature);
+  const Candidate& draw(float temperature);
+  int sample_by_surprise(std::span<const float> logits);
+  std::size_t likeliest_by_zipf(double total) const;
   std::size_t min_keep() const { return options_.min_keep > 1 ? static_cast<std::size_t>(options_.min_keep) : 1; }
 
   SamplingOptions options_;
   std::uint64_t seed_;
   Random random_;
-  std::vector<int> counts_;                          // [vocab] occurrences in the window
-  std::vector<int> window_;                          // accepted ids: a ring when repeat_last_n > 0
-  std::size_t oldest_ = 0;                           // index into the full ring
-  std::vector<float> scratch_;                       // [vocab] penalised logits
+  std::vector<int> counts_;     // [vocab] occurrences in the window
+  std::vector<int> window_;     // accepted ids: a ring when repeat_last_n > 0
+  std::size_t oldest_ = 0;      // index into the full ring
+  std::vector<float> scratch_;  // [vocab] penalised logits
+  Dry dry_;
+  float most_surprise_;                              // mirostat's mu, in bits
+  std::vector<double> blocks_;                       // a draw's weights, summed by blocks of candidates
   std::vector<Candidate> candidates_;                // what the filters have left
   std::vector<std::pair<double, Candidate>> order_;  // typical-p: distance from the expected surprise
 };

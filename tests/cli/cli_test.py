@@ -111,7 +111,9 @@ class Usage(Program):
                   "--temp", "0", "--top-k", "40", "--top-p", "0.9", "--min-p", "0.1", "--typical", "1",
                   "--repeat-penalty", "1.1", "--repeat-last-n", "64", "--presence-penalty", "0",
                   "--frequency-penalty", "0", "--xtc-probability", "0", "--xtc-threshold", "0.1", "--dynatemp-range", "0",
-                  "--dynatemp-exp", "1", "--top-nsigma", "-1", "--ignore-eos")
+                  "--dynatemp-exp", "1", "--dry-multiplier", "0.8", "--dry-base", "1.75", "--dry-allowed-length", "2",
+                  "--dry-penalty-last-n", "-1", "--dry-sequence-breaker", "none", "--mirostat", "2", "--mirostat-ent", "5",
+                  "--mirostat-lr", "0.1", "--top-nsigma", "-1", "--ignore-eos")
 
 
 class Text(Program):
