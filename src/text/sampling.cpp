@@ -277,7 +277,12 @@ int Sampler::sample(std::span<const float> logits) {
   select(row);
   if (candidates_.empty()) return 0;
   if (options_.typical_p < 1) keep_most_typical(options_.typical_p);
-  if (options_.top_p < 1) keep_likeliest(options_.top_p);
+  if (options_.top_p < 1) {
+    const double total = Softmax(candidates_).total;
+    // Both filters keep a leading part of the ranking: what min-p is to drop need not be ranked.
+    if (options_.min_p > 0 && min_keep() == 1) keep_at_least(best_of(candidates_) + std::log(options_.min_p));
+    keep_likeliest(options_.top_p, total);
+  }
   if (options_.min_p > 0) keep_at_least(best_of(candidates_) + std::log(options_.min_p));
   drop_top_choices();
   return draw(options_.dynatemp_range > 0 ? dynamic_temperature() : options_.temperature).id;
@@ -298,9 +303,9 @@ void Sampler::select(std::span<const float> logits) {
   }
 }
 
-// Top-p: sorts no more candidates than it has to look at.
-void Sampler::keep_likeliest(double mass) {
-  const Softmax probability(candidates_);
+// Top-p of a row whose weights sum to `total`: sorts no more candidates than it has to look at.
+void Sampler::keep_likeliest(double mass, double total) {
+  const float best = best_of(candidates_);
   double sum = 0;
   std::size_t sorted = 0;
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
@@ -309,7 +314,7 @@ void Sampler::keep_likeliest(double mass) {
       std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(sorted),
                         candidates_.end(), ranks_before);
     }
-    sum += probability(candidates_[i]);
+    sum += weight(candidates_[i].logit, best) / total;
     if (sum >= mass && i + 1 >= min_keep()) return candidates_.resize(i + 1);
   }
 }

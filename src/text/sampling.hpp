@@ -71,7 +71,7 @@ class Sampler {
 
  private:
   void select(std::span<const float> logits);
-  void keep_likeliest(double mass);
+  void keep_likeliest(double mass, double total);
   void keep_most_typical(double mass);
   void keep_at_least(float logit);
   void drop_top_choices();
