@@ -88,14 +88,28 @@ inline double exp_of_negative(double x) {
 constexpr std::size_t kBlock = 256;   // candidates weighed together
 constexpr std::size_t kFitted = 100;  // of mirostat: likeliest tokens that show how probabilities fall
 
-// exp((logit - best) / temperature) of up to kBlock candidates; 1 for the best, also when it is infinite.
-double weigh(std::span<const Candidate> candidates, float best, double temperature, double* out) {
+float logit_of(const Candidate& c) { return c.logit; }
+float logit_of(float logit) { return logit; }
+
+// exp((logit - best) / temperature) of up to kBlock candidates, or logits; 1 for the best, also when it is infinite.
+template <class T>
+double weigh(std::span<T> candidates, float best, double temperature, double* out) {
   double lanes[8] = {}, x[kBlock];
-  for (std::size_t i = 0; i < candidates.size(); ++i)
-    x[i] = candidates[i].logit == best ? 0 : (static_cast<double>(candidates[i].logit) - best) / temperature;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const float logit = logit_of(candidates[i]);
+    x[i] = logit == best ? 0 : (static_cast<double>(logit) - best) / temperature;
+  }
   for (std::size_t i = 0; i < candidates.size(); ++i) out[i] = exp_of_negative(x[i]);
   for (std::size_t i = 0; i < candidates.size(); ++i) lanes[i % 8] += out[i];
   return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+}
+
+template <class T>
+double total_weight(std::span<T> candidates, float best) {
+  double weights[kBlock], total = 0;
+  for (std::size_t i = 0; i < candidates.size(); i += kBlock)
+    total += weigh(candidates.subspan(i, std::min(kBlock, candidates.size() - i)), best, 1, weights);
+  return total;
 }
 
 double weight(float logit, float best) {
@@ -104,13 +118,10 @@ double weight(float logit, float best) {
 
 struct Softmax {
   float best;
-  double total = 0;
+  double total;
 
-  explicit Softmax(std::span<const Candidate> candidates) : best(best_of(candidates)) {
-    double weights[kBlock];
-    for (std::size_t i = 0; i < candidates.size(); i += kBlock)
-      total += weigh(candidates.subspan(i, std::min(kBlock, candidates.size() - i)), best, 1, weights);
-  }
+  explicit Softmax(std::span<const Candidate> candidates)
+      : best(best_of(candidates)), total(total_weight(candidates, best)) {}
   double operator()(const Candidate& c) const { return weight(c.logit, best) / total; }
 };
 
@@ -274,18 +285,25 @@ int Sampler::sample(std::span<const float> logits) {
   if (options_.mirostat > 0 && options_.temperature > 0) return sample_by_surprise(logits);
   const auto row = penalised(logits);
   if (options_.temperature <= 0) return argmax(row);
-  select(row);
-  if (candidates_.empty()) return 0;
-  if (options_.typical_p < 1) keep_most_typical(options_.typical_p);
-  if (options_.top_p < 1) {
-    const double total = Softmax(candidates_).total;
-    // Both filters keep a leading part of the ranking: what min-p is to drop need not be ranked.
-    if (options_.min_p > 0 && min_keep() == 1) keep_at_least(best_of(candidates_) + std::log(options_.min_p));
-    keep_likeliest(options_.top_p, total);
+  const auto& o = options_;
+  double total = 1;  // of weights, for top-p
+  if (o.top_k <= 0 && o.top_n_sigma <= 0 && o.typical_p >= 1 && o.min_p > 0 && min_keep() == 1) {
+    // Top-p and min-p keep a leading part of the ranking: what min-p is to drop need not be looked at twice.
+    const float best = largest(row.data(), row.size()), least = best + std::log(o.min_p);
+    candidates_.clear();
+    for (std::size_t i = 0; i < row.size(); ++i)
+      if (row[i] >= least) candidates_.push_back({static_cast<int>(i), row[i]});
+    if (o.top_p < 1) total = total_weight(row, best);
+  } else {
+    select(row);
+    if (o.typical_p < 1) keep_most_typical(o.typical_p);
+    if (o.top_p < 1) total = Softmax(candidates_).total;
   }
-  if (options_.min_p > 0) keep_at_least(best_of(candidates_) + std::log(options_.min_p));
+  if (candidates_.empty()) return 0;
+  if (o.top_p < 1) keep_likeliest(o.top_p, total);
+  if (o.min_p > 0) keep_at_least(best_of(candidates_) + std::log(o.min_p));
   drop_top_choices();
-  return draw(options_.dynatemp_range > 0 ? dynamic_temperature() : options_.temperature).id;
+  return draw(o.dynatemp_range > 0 ? dynamic_temperature() : o.temperature).id;
 }
 
 // Top-n-sigma and top-k. They commute: both keep a leading part of the ranking.
