@@ -5,7 +5,7 @@
 // round r worker i signals worker i + 2^r and waits for worker i - 2^r, so two threads exchange one cache line each way
 // and nobody owns a counter. Every flag has one writer, one reader and a cache line of its own.
 // A team that fills the processors allowed has one processor for each worker: left alone, the kernel may run two
-// spinning workers on one of them and leave another idle (seen on Linux 6.18: six times slower).
+// spinning workers on one of them and leave another idle, and every barrier then waits for a time slice.
 // What binds: the latency of a cache line between cores, log2(count) times.
 #pragma once
 
