@@ -55,34 +55,56 @@ Json as_json(const BenchContext& c, const Measured& m) {
   return json;
 }
 
+std::vector<std::string> circumstances(const BenchContext& c) {
+  return {c.model, in_bytes(c.size), in_thousands(c.parameters), c.executor, std::to_string(c.threads)};
+}
+
+std::vector<std::string> figures(const BenchContext& c, const Measured& m) {
+  const auto rates = m.rates();
+  std::vector<std::string> row = {m.name(), significant(mean(rates), 4) + " ± " + significant(deviation(rates), 2),
+                                  significant(quantile(m.token_seconds, 0.5) * 1e3, 3),
+                                  significant(quantile(m.token_seconds, 0.99) * 1e3, 3)};
+  if (m.has_limits)
+    row.insert(row.end(), {significant(m.bytes_per_token() / 1e6, 3),
+                           percent(m.share()) + " of " + significant(quantile(m.ceilings, 0.5) / 1e9, 2),
+                           percent(m.mfu()), m.floor.binds()});
+  else
+    row.insert(row.end(), {"-", "-", "-", "-"});
+  if (c.price) row.push_back(fixed(dollars_per_million(c, m), 2));
+  return row;
+}
+
+// What all rows have in common is said once, in a line above the table, so that a row fits a terminal.
 std::string markdown(const std::vector<BenchRow>& rows) {
-  const bool priced = rows.front().context.price.has_value();
-  Table table{priced ? "lrrlrrrrrrrrlr" : "lrrlrrrrrrrrl"};
-  std::vector<std::string> head = {"model",  "size",   "params",   "backend", "threads", "test", "t/s",
-                                   "p50 ms", "p99 ms", "MB/token", "of GB/s", "MFU",     "binds"};
-  if (priced) head.push_back("$/Mtoken");
-  table.row(head);
-  for (const auto& [c, m] : rows) {
-    const auto rates = m.rates();
-    std::vector<std::string> row = {c.model,
-                                    in_bytes(c.size),
-                                    in_thousands(c.parameters),
-                                    c.executor,
-                                    std::to_string(c.threads),
-                                    m.name(),
-                                    fixed(mean(rates), 2) + " ± " + fixed(deviation(rates), 2),
-                                    significant(quantile(m.token_seconds, 0.5) * 1e3, 3),
-                                    significant(quantile(m.token_seconds, 0.99) * 1e3, 3)};
-    if (m.has_limits)
-      row.insert(row.end(), {significant(m.bytes_per_token() / 1e6, 3),
-                             percent(m.share()) + " of " + fixed(quantile(m.ceilings, 0.5) / 1e9, 1), percent(m.mfu()),
-                             m.floor.binds()});
-    else
-      row.insert(row.end(), {"-", "-", "-", "-"});
-    if (c.price) row.push_back(fixed(dollars_per_million(c, m), 2));
-    table.row(row);
+  const std::vector<std::string> names = {"model", "size", "params", "backend", "threads"};
+  const std::string sides = "lrrlr";
+  std::vector<std::string> head = {"test", "t/s", "p50 ms", "p99 ms", "MB/token", "of GB/s", "MFU", "binds"};
+  std::string alignment = "rrrrrrrl", common;
+  if (rows.front().context.price) {
+    head.push_back("$/Mtoken");
+    alignment += 'r';
   }
-  return table.markdown();
+  std::vector<std::size_t> differing;
+  const auto first = circumstances(rows.front().context);
+  for (std::size_t c = 0; c < names.size(); ++c) {
+    const auto same = [&](const BenchRow& row) { return circumstances(row.context)[c] == first[c]; };
+    if (std::all_of(rows.begin(), rows.end(), same))
+      common += (common.empty() ? "" : " · ") + names[c] + " " + first[c];
+    else
+      differing.push_back(c);
+  }
+  const auto chosen = [&](const std::vector<std::string>& from, std::vector<std::string> rest) {
+    std::vector<std::string> cells;
+    for (const std::size_t c : differing) cells.push_back(from[c]);
+    cells.insert(cells.end(), rest.begin(), rest.end());
+    return cells;
+  };
+  std::string columns;
+  for (const std::size_t c : differing) columns += sides[c];
+  Table table{columns + alignment};
+  table.row(chosen(names, head));
+  for (const auto& [context, test] : rows) table.row(chosen(circumstances(context), figures(context, test)));
+  return common + (common.empty() ? "" : "\n\n") + table.markdown();
 }
 
 std::string csv(const std::vector<Json>& rows) {
