@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "engine/checkpoint_bytes.hpp"
 #include "exit.hpp"
@@ -45,9 +46,14 @@ std::vector<int> Check::chosen_ids(int vocab) const {
 std::vector<StepCheck> Check::compared(const Model& model) const {
   const auto list = chosen_ids(model.vocab());
   const SessionOptions options = session_options(everywhere, computing);
-  if (source.model.empty()) return must(check_against_reference(model, options, RandomWeights(1), list));
+  std::optional<Progress> bar;  // from the first step on: loading is no part of its rate
+  const auto progress = [&](double fraction) {
+    if (!bar) bar.emplace("comparing", static_cast<double>(model.program().steps.size() * list.size()), "steps");
+    bar->update(fraction);
+  };
+  if (source.model.empty()) return must(check_against_reference(model, options, RandomWeights(1), list, progress));
   const Checkpoint file = must(open_checkpoint(source.model));
-  return must(check_against_reference(model, options, CheckpointBytes(file), list));
+  return must(check_against_reference(model, options, CheckpointBytes(file), list, progress));
 }
 
 // Like steps of all layers as one row: the worst of them.

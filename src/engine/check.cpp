@@ -114,26 +114,32 @@ class Checker {
   }
 
   // Compares every step of the session's last eval, whose logits were all wanted.
-  void compare(std::span<const int> ids, std::vector<StepCheck>& checks) {
+  void compare(std::span<const int> ids, std::vector<StepCheck>& checks, const std::function<void()>& step_done) {
     const double rounding = precision_.rounds_prompts && ids.size() > 1 ? kBfloat16 : kFloat32;
     const int start = session_.position() - static_cast<int>(ids.size());
     for (const Step& step : program_.steps) {
-      tolerance_ = std::max(rounding, rounding_inside(step));
-      ReferenceState<double> state = inputs(ids, start, step);
-      const auto* project = std::get_if<Project>(&step.op);
-      const auto rounded = rounded_inputs(step, ids.size());
-      steps_.run(step, state, rounded ? &*rounded : nullptr);
-      for (const Value v : uses(step).writes) compare_value(step, v, state, checks);
-      if (project == nullptr) continue;
-      if (const auto* append = std::get_if<Append>(&project->epilogue))
-        compare_cache(step, append->cache, state, checks);
-      else if (const auto* key = std::get_if<AppendKey>(&project->epilogue))
-        compare_cache(step, key->cache, state, checks);
+      compare_step(step, ids, start, rounding, checks);
+      step_done();
     }
   }
 
  private:
   using DotInputs = ReferenceSteps<double>::DotInputs;
+
+  void compare_step(const Step& step, std::span<const int> ids, int start, double rounding,
+                    std::vector<StepCheck>& checks) {
+    tolerance_ = std::max(rounding, rounding_inside(step));
+    ReferenceState<double> state = inputs(ids, start, step);
+    const auto* project = std::get_if<Project>(&step.op);
+    const auto rounded = rounded_inputs(step, ids.size());
+    steps_.run(step, state, rounded ? &*rounded : nullptr);
+    for (const Value v : uses(step).writes) compare_value(step, v, state, checks);
+    if (project == nullptr) return;
+    if (const auto* append = std::get_if<Append>(&project->epilogue))
+      compare_cache(step, append->cache, state, checks);
+    else if (const auto* key = std::get_if<AppendKey>(&project->epilogue))
+      compare_cache(step, key->cache, state, checks);
+  }
 
   ReferenceState<double> inputs(std::span<const int> ids, int start, const Step& step) {
     ReferenceState<double> state;
@@ -274,7 +280,8 @@ class Checker {
 }  // namespace
 
 result<std::vector<StepCheck>> check_against_reference(const Model& model, SessionOptions options,
-                                                       const WeightBytes& bytes, std::span<const int> ids) {
+                                                       const WeightBytes& bytes, std::span<const int> ids,
+                                                       const std::function<void(double)>& progress) {
   if (ids.size() < 2) return status{Code::invalid_argument, "a check needs at least 2 tokens"};
   auto weights = ReferenceWeights::load(model.program(), bytes);
   if (!weights.ok()) return weights.error();
@@ -287,10 +294,15 @@ result<std::vector<StepCheck>> check_against_reference(const Model& model, Sessi
   Checker checker(model.program(), *weights, *session,
                   {team && !options.f32, !team && !reference, reference ? Storage::f32 : session->cache()});
   std::vector<StepCheck> checks;
+  const double all = static_cast<double>(model.program().steps.size() * ids.size());
+  double done = 0;
   for (const auto part : {ids.first(ids.size() - 1), ids.last(1)}) {
     checker.remember_states();
     FOURFOLD_TRY(session->eval(part, static_cast<int>(part.size())));
-    checker.compare(part, checks);
+    checker.compare(part, checks, [&] {
+      done += static_cast<double>(part.size());
+      if (progress) progress(done / all);
+    });
   }
   return checks;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fourfold/session.hpp>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,8 +28,9 @@ struct StepCheck {
 };
 
 // Evaluates `ids` (at least 2) in a fresh debug Session of `model`: all but the last at once, then the last alone; both
-// are compared. `bytes` holds the model's weights.
+// are compared. `bytes` holds the model's weights. `progress` gets the fraction of the comparison that is done.
 result<std::vector<StepCheck>> check_against_reference(const Model& model, SessionOptions options,
-                                                       const WeightBytes& bytes, std::span<const int> ids);
+                                                       const WeightBytes& bytes, std::span<const int> ids,
+                                                       const std::function<void(double)>& progress = {});
 
 }  // namespace fourfold

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "engine/checkpoint_bytes.hpp"
@@ -102,6 +103,17 @@ TEST(CheckLatent, NamesTheStepOfAFaultBesideItsRounding) {
     EXPECT_GT(c.distance, c.tolerance);
   }
   EXPECT_EQ(failed, 2);  // the prompt and the single token
+}
+
+TEST_F(CheckTest, ProgressRisesToOneStepByStep) {
+  std::vector<double> seen;
+  const auto checks =
+      check_against_reference(model, {.threads = 2}, bytes, kIds, [&](double fraction) { seen.push_back(fraction); });
+  ASSERT_TRUE(checks.ok());
+  EXPECT_EQ(seen.size(), 2 * model.program().steps.size());  // the prompt and the single token
+  EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
+  EXPECT_GT(seen.front(), 0);
+  EXPECT_DOUBLE_EQ(seen.back(), 1);
 }
 
 TEST_F(CheckTest, ASingleTokenIsRefused) {
