@@ -174,9 +174,10 @@ struct Append {  // query = rope(norm(y0)); rope(norm(y1)) and y2 are appended t
   int cache = 0;
   int heads = 0;
   int rope = -1;                                     // index into Program::ropes; -1: none
-  std::optional<NormSpec> query_norm{}, key_norm{};  // over each head
+  std::optional<NormSpec> query_norm{}, key_norm{};  // over each head; with `row`, over the heads of a token together
   Value query{};
   Value gate{};  // for Attend::gate; may be absent, and y3 with it
+  Value row{};   // [T, keys | values] as they are appended; present where the norms are over all heads
 };
 struct Turn {  // out = rope(norm(y0)), head by head
   int heads = 0;

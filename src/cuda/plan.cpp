@@ -50,8 +50,8 @@ void check_project(const Program& program, const Project& s, Requirements& all) 
   const bool known = std::holds_alternative<Store>(s.epilogue) || std::holds_alternative<AddTo>(s.epilogue) ||
                      std::holds_alternative<Gated>(s.epilogue) || std::holds_alternative<Append>(s.epilogue);
   const auto* append = std::get_if<Append>(&s.epilogue);
-  all.require(known && (append == nullptr || !append->gate.valid()),
-              "project: latent attention and gated queries have no kernels on the device");
+  all.require(known && (append == nullptr || (!append->gate.valid() && !append->row.valid())),
+              "project: latent attention, gated queries and norms over all heads have no kernels on the device");
   for (const auto& norm : {s.norm, s.add ? std::optional(s.add->norm) : std::nullopt})
     all.require(!norm || !norm->bias.valid(), "project: LayerNorm has no kernels on the device");
   if (const auto* gated = std::get_if<Gated>(&s.epilogue))

@@ -20,6 +20,7 @@
 #include "models/mixtral.hpp"
 #include "models/names.hpp"
 #include "models/nemotron_h.hpp"
+#include "models/olmo_hybrid.hpp"
 #include "models/qwen2.hpp"
 #include "models/qwen3.hpp"
 #include "models/qwen3_next.hpp"
@@ -47,6 +48,7 @@ constexpr std::array<std::string_view, 1> kMiniMaxConfigs = {"minimax"};
 constexpr std::array<std::string_view, 1> kBambaConfigs = {"bamba"};
 constexpr std::array<std::string_view, 1> kGraniteHybridConfigs = {"granitemoehybrid"};
 constexpr std::array<std::string_view, 1> kNemotronHConfigs = {"nemotron_h"};
+constexpr std::array<std::string_view, 1> kOlmoHybridConfigs = {"olmo_hybrid"};
 constexpr std::array<std::string_view, 1> kLfm2Configs = {"lfm2"};
 constexpr std::array<std::string_view, 1> kFalconH1Configs = {"falcon_h1"};
 
@@ -86,6 +88,8 @@ constexpr std::array kFamilies = {
            nullptr, kGraniteHybridNames},
     Family{"nemotron_h", "", kNemotronHConfigs, nullptr, read_config_nemotron_h, build_nemotron_h, nullptr,
            kNemotronHNames},
+    Family{"olmo_hybrid", "", kOlmoHybridConfigs, nullptr, read_config_olmo_hybrid, build_olmo_hybrid, nullptr,
+           kOlmoHybridNames},
     Family{"mamba2", "mamba2", kMamba2Configs, read_gguf_mamba2, read_config_mamba2, build_mamba2, nullptr,
            kMamba2Names},
     Family{"deepseek_v2", "deepseek2", kDeepseekV2Configs, read_gguf_deepseek2, read_config_deepseek_v2, build_deepseek,

@@ -66,6 +66,9 @@ void Builder::push(const char* what, Input in, std::vector<Dot> dots, ProjectEpi
 
 Value Builder::project(const char* what, Input in, std::vector<Dot> dots, Append append) {
   append.query = value(what, rows(dots[0]));
+  const int head_dim = program_.caches[static_cast<std::size_t>(append.cache)].head_dim;
+  if (append.query_norm && tensor(append.query_norm->weight).cols > head_dim)
+    append.row = value("key_value", rows(dots[1]) + rows(dots[2]));
   push(what, in, std::move(dots), append);
   return append.query;
 }

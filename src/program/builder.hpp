@@ -39,6 +39,7 @@ class Builder {
   Input add_norm(Value x, Value y, NormSpec post);
   // Query, key and value dots; keys and values go to the cache, the queries are returned.
   Value project(const char* name, Input in, std::vector<Dot> dots, Append append);
+  // Norms as wide as the query and key dots are over all heads together.
   // With a fourth dot: {query, gate}, the second for Attend::gate.
   std::pair<Value, Value> project_gated(const char* name, Input in, std::vector<Dot> dots, Append append);
   Value project(const char* name, Input in, std::vector<Dot> dots, Gated gate);

@@ -140,6 +140,7 @@ StepUses uses(const Step& step) {
                                    [&](const Append& e) {
                                      u.writes.push_back(e.query);
                                      if (e.gate.valid()) u.writes.push_back(e.gate);
+                                     if (e.row.valid()) u.writes.push_back(e.row);
                                    },
                                    [&](const Turn& e) { u.writes.push_back(e.out); },
                                    [&](const AppendKey& e) { u.writes.push_back(e.row); }};

@@ -122,18 +122,34 @@ class ReferenceSteps {
   }
   void finish(const Append& e, std::vector<std::vector<T>>& y, int count, State& state) const {
     const CacheSpec& spec = program_.caches[static_cast<std::size_t>(e.cache)];
-    const int d = spec.head_dim;
     for (int t = 0; t < count; ++t) {
-      for (int h = 0; h < e.heads; ++h)
-        turn(y[0].data() + (t * e.heads + h) * d, d, e.query_norm, e.rope, state.position + t);
-      for (int h = 0; h < spec.kv_heads; ++h)
-        turn(y[1].data() + (t * spec.kv_heads + h) * d, d, e.key_norm, e.rope, state.position + t);
+      turn_heads(y[0].data() + t * e.heads * spec.head_dim, e.heads, spec.head_dim, e.query_norm, e,
+                 state.position + t);
+      turn_heads(y[1].data() + t * spec.kv_heads * spec.head_dim, spec.kv_heads, spec.head_dim, e.key_norm, e,
+                 state.position + t);
+      if (e.row.valid()) put_row(e.row, y, count, t, state);
     }
     std::copy(y[0].begin(), y[0].end(), state.at(e.query, 0));
     if (e.gate.valid()) std::copy(y[3].begin(), y[3].end(), state.at(e.gate, 0));
     auto& cache = state.caches[static_cast<std::size_t>(e.cache)];
-    place(cache.keys, y[1], spec.kv_heads * d, state.position);
+    place(cache.keys, y[1], spec.kv_heads * spec.head_dim, state.position);
     place(cache.values, y[2], spec.kv_heads * spec.values(), state.position);
+  }
+  // The heads of one token.
+  void turn_heads(T* heads, int count, int d, std::optional<NormSpec> norm, const Append& e, int position) const {
+    if (norm && e.row.valid()) {
+      normalise(heads, count * d, *norm);
+      norm.reset();
+    }
+    for (int h = 0; h < count; ++h) turn(heads + h * d, d, norm, e.rope, position);
+  }
+  // Keys and values of token `t`, one behind the other.
+  static void put_row(Value row, const std::vector<std::vector<T>>& y, int tokens, int t, State& state) {
+    T* out = state.at(row, t);
+    for (std::size_t d : {1, 2}) {
+      const auto width = static_cast<std::ptrdiff_t>(y[d].size()) / tokens;
+      out = std::copy_n(y[d].begin() + t * width, width, out);
+    }
   }
   void finish(const Turn& e, std::vector<std::vector<T>>& y, int count, State& state) const {
     const int d = program_.width(e.out) / e.heads;

@@ -105,8 +105,8 @@ TEST_P(Hybrids, EveryStepAgreesWithTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Hybrids,
                          testing::Values("bailing_hybrid", "bamba", "falcon_h1", "granitemoehybrid_dense",
-                                         "kimi_linear", "lfm2", "mamba", "minimax", "nemotron_h_latent", "qwen3_5",
-                                         "rwkv"),
+                                         "kimi_linear", "lfm2", "mamba", "minimax", "nemotron_h_latent", "olmo_hybrid",
+                                         "olmo_hybrid_nope", "qwen3_5", "rwkv"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

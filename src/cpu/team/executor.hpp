@@ -157,6 +157,8 @@ class TeamExecutor : public Executor {
   void dot(const TeamDot& dot, const Unit& unit, const Prepared& in, int tokens, float* out, std::size_t stride) const;
   void append_heads(const TeamProject& step, const Append& append, const Unit& unit, const Prepared& in, int tokens,
                     Local& local);
+  void append_rows(const TeamProject& step, const Append& append, const Unit& unit, const Prepared& in, int tokens);
+  void append_row(const TeamProject& step, const Append& append, int token);
   void append_key(const TeamProject& step, const AppendKey& append, const Unit& unit, const Prepared& in, int tokens);
   void normalise(float* x, const TeamNorm& norm) const;
   void turn_head(float* head, const std::optional<TeamNorm>& norm, int rope, int token) const;

@@ -140,6 +140,7 @@ void TeamExecutor::turn_heads(float* rows, std::size_t stride, const Unit& unit,
 
 void TeamExecutor::append_heads(const TeamProject& step, const Append& e, const Unit& unit, const Prepared& in,
                                 int tokens, Local& local) {
+  if (e.row.valid() && unit.dot != 3) return append_rows(step, e, unit, in, tokens);
   const auto [key_dim, value_dim, keys_only] = cache_.shape(e.cache);
   if (unit.dot != 1) {
     const Value to = unit.dot == 0 ? e.query : e.gate;
@@ -163,6 +164,39 @@ void TeamExecutor::append_heads(const TeamProject& step, const Append& e, const 
                    local.out2.data() + static_cast<std::size_t>(t) * values_stride + h * value_dim,
                    {key_dim, value_dim, keys_only});
     }
+}
+
+// Norms over all heads: the last worker to finish its heads norms, turns and appends them all.
+void TeamExecutor::append_rows(const TeamProject& step, const Append& e, const Unit& unit, const Prepared& in,
+                               int tokens) {
+  const auto [key_dim, value_dim, keys_only] = cache_.shape(e.cache);
+  const int keys = step.dots[1].matrix.rows, all = step.dots[0].matrix.rows + keys;
+  if (unit.dot == 0) {
+    dot(step.dots[0], unit, in, tokens, at(e.query, tokens) + unit.row, static_cast<std::size_t>(width(e.query)));
+  } else {
+    const Unit values{2, unit.row / key_dim * value_dim, unit.rows / key_dim * value_dim, 0};
+    const auto stride = static_cast<std::size_t>(width(e.row));
+    dot(step.dots[1], unit, in, tokens, at(e.row, tokens) + unit.row, stride);
+    dot(step.dots[2], values, in, tokens, at(e.row, tokens) + keys + values.row, stride);
+  }
+  std::atomic<int>& done = done_.front();
+  if (done.fetch_add(unit.rows, std::memory_order_acq_rel) + unit.rows < all) return;
+  done.store(0, std::memory_order_relaxed);
+  for (int t = 0; t < tokens; ++t) append_row(step, e, t);
+}
+
+void TeamExecutor::append_row(const TeamProject& step, const Append& e, int token) {
+  const simd::KvShape shape = cache_.shape(e.cache);
+  const int tokens = static_cast<int>(ids_.size()), position = position_ + token, keys = step.dots[1].matrix.rows;
+  float *query = at(e.query, tokens, token), *key = at(e.row, tokens, token), *value = key + keys;
+  normalise(query, *step.query_norm);
+  normalise(key, *step.key_norm);
+  for (int h = 0; h < e.heads; ++h) turn_head(query + h * shape.key, {}, e.rope, token);
+  for (int h = 0; h < keys / shape.key; ++h) {
+    turn_head(key + h * shape.key, {}, e.rope, token);
+    k_.kv_append(cache_.type(), cache_.part(e.cache, h, position), cache_.keys(), position % cache_.keys(),
+                 key + h * shape.key, value + h * shape.value, shape);
+  }
 }
 
 // The last worker to finish its rows of the key norms, turns and appends it.
