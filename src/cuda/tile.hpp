@@ -250,8 +250,9 @@ struct Tile<Storage::q4_k> : TileShape<Storage::q4_k, 1024, Plane<4, 8>, NoPlane
   }
   static constexpr float value(std::uint32_t code, const std::uint8_t* scales, int row, int column) {
     const std::uint8_t* own = scales + row * 12;
-    const float scale = blocks::load_f16(own) * static_cast<float>(own[4 + column / 32]);
-    const float minimum = blocks::load_f16(own + 2) * static_cast<float>(own[8 + column / 32]);
+    const int block = column / 32;
+    const float scale = blocks::load_f16(own) * static_cast<float>(own[4 + block]);
+    const float minimum = blocks::load_f16(own + 2) * static_cast<float>(own[8 + block]);
     return scale * static_cast<float>(code) - minimum;
   }
 };

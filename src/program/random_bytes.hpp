@@ -112,7 +112,7 @@ struct RandomBytes {
   }
   // The nearest subnormal e4m3: random weights are that small.
   static constexpr std::uint8_t nvfp4_scale(float scale) {
-    const int code = static_cast<int>(scale * 512 + 0.5f);
+    const int code = static_cast<int>(scale * 1024 + 1) / 2;
     return static_cast<std::uint8_t>(code < 1 ? 1 : code > 7 ? 7 : code);
   }
 };

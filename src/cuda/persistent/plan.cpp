@@ -349,7 +349,8 @@ int best_grid(const Program& program, int sms) {
       for (const Dot& dot : project->dots)
         rows += program.tensor(dot.weight).rows, columns = program.tensor(dot.weight).cols;
       const std::int64_t groups = (rows + kGroupRows - 1) / kGroupRows;
-      busiest += static_cast<double>((groups + grid - 1) / grid) * static_cast<double>(columns);
+      const std::int64_t most = (groups + grid - 1) / grid;
+      busiest += static_cast<double>(most * columns);
     }
     if (busiest < 0.98 * least || (busiest <= 1.02 * least && grid % kChains == 0 && best % kChains != 0))
       least = busiest, best = grid;

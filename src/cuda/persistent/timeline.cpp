@@ -8,8 +8,10 @@ namespace {
 
 // Bytes that a task streams.
 double streamed(const Plan& plan, const Phase& phase, const Task& task, int tile_bytes, int context) {
-  if (phase.kind == Kind::project)
-    return 1.0 * task.groups * ((phase.columns + plan.slice - 1) / plan.slice) * tile_bytes;
+  if (phase.kind == Kind::project) {
+    const auto slices = (phase.columns + plan.slice - 1) / plan.slice;
+    return 1.0 * task.groups * slices * tile_bytes;
+  }
   if (phase.kind != Kind::attend) return 0;
   double keys = 0;
   for (int chain = task.share; chain < kChains; chain += phase.sharers)
