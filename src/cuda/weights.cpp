@@ -148,7 +148,7 @@ class WeightLoader {
       const std::int64_t count = std::min(step, spec.rows - first);
       FOURFOLD_TRY(fetch(spec, first, count));
       PackRows pack{spec.storage,
-                    resident_storage(spec.storage) != run.storage || spec.storage != run.storage,
+                    spec.storage != run.storage,
                     chunk_.as<std::uint8_t>(),
                     static_cast<int>(count),
                     run.columns,

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fourfold/epilogue.hpp>
 #include <fourfold/route.hpp>
 #include <vector>
 
-#include "program/reference_scan.hpp"
+#include "program/activation.hpp"
 #include "program/reference_weights.hpp"
 #include "program/route_rule.hpp"
 

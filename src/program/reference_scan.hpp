@@ -3,30 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fourfold/epilogue.hpp>
 #include <vector>
 
+#include "program/activation.hpp"
 #include "program/reference_state.hpp"
 #include "program/reference_weights.hpp"
 
 namespace fourfold {
-
-template <class T>
-T activated(Activation activation, T x) {
-  switch (activation) {
-    case Activation::silu:
-      return Silu{}(x, 0, 0);
-    case Activation::gelu_tanh:
-      return GeluTanh{}(x, 0, 0);
-    case Activation::sigmoid:
-      return sigmoid(x);
-    case Activation::relu_squared:
-      return x > 0 ? x * x : T{0};
-    case Activation::none:
-      break;
-  }
-  return x;
-}
 
 // One ScanStep over arrays of T. K key dim, V value dim.
 template <class T>

@@ -7,6 +7,7 @@
 #include <fourfold/fold.hpp>
 #include <vector>
 
+#include "program/activation.hpp"
 #include "program/reference_attend.hpp"
 #include "program/reference_route.hpp"
 #include "program/reference_scan.hpp"

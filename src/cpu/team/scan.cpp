@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "cpu/team/executor.hpp"
+#include "program/activation.hpp"
 
 namespace fourfold::team {
 namespace {
@@ -31,21 +32,9 @@ void TeamExecutor::reserve_scratch(Local& local) const {
 }
 
 void TeamExecutor::activate(Activation activation, float* x, int n) const {
-  switch (activation) {
-    case Activation::silu:
-      return k_.sigmoid_gate(x, x, n, x);
-    case Activation::gelu_tanh:
-      for (int i = 0; i < n; ++i) x[i] = GeluTanh{}(x[i], 0, 0);
-      return;
-    case Activation::sigmoid:
-      for (int i = 0; i < n; ++i) x[i] = fourfold::sigmoid(x[i]);
-      return;
-    case Activation::relu_squared:
-      for (int i = 0; i < n; ++i) x[i] = x[i] > 0 ? x[i] * x[i] : 0;
-      return;
-    case Activation::none:
-      return;
-  }
+  if (activation == Activation::none) return;
+  if (activation == Activation::silu) return k_.sigmoid_gate(x, x, n, x);
+  for (int i = 0; i < n; ++i) x[i] = activated(activation, x[i]);
 }
 
 void TeamExecutor::add_to(const AddTo& epilogue, const float* x, int n, float* out) const {

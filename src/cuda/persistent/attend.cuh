@@ -9,6 +9,7 @@
 #include <cuda_bf16.h>
 
 #include "cuda/persistent/consumer.cuh"
+#include "cuda/sm90/matrix.cuh"
 
 namespace fourfold::cuda::persistent {
 
@@ -107,7 +108,7 @@ __device__ void Consumer<S>::attend_leaf(const Record& r, int leaf, bool last, S
       const std::uint32_t chunk = line + ((half * 4 + lane_ / 8) ^ (row % 8)) * 16;
       std::uint32_t m[4];
       if (panel < S::kPanels) {
-        sm90::matrices(chunk, m);
+        sm90::load_matrices(m, chunk);
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           const uint4 own = shared_.queries[panel * 4 + half * 2 + i][lane_];
@@ -115,7 +116,7 @@ __device__ void Consumer<S>::attend_leaf(const Record& r, int leaf, bool last, S
           sm90::mma_bf16(i == 0 ? s : odd, q, m[2 * i], m[2 * i + 1]);
         }
       } else {
-        sm90::matrices_transposed(chunk, m);
+        sm90::load_matrices_transposed(m, chunk);
 #pragma unroll
         for (int i = 0; i < 4; ++i)
           sm90::mma_bf16_k8(state.out[(panel - S::kPanels) * 8 + half * 4 + i], p[0], p[1], m[i]);

@@ -52,7 +52,7 @@ class Consumer {
   __device__ void wait_stage() { watch_.barrier(sm90::shared_address(&shared_.full[ring_.at]), ring_.parity); }
   __device__ void free_stage(int at) {
     __syncwarp();
-    if (lane_ == 0) sm90::barrier_arrive(empty_ + at * 8);
+    if (lane_ == 0) sm90::Barrier{empty_ + at * 8}.arrive();
   }
   __device__ void pass_stage() {
     free_stage(ring_.at);
@@ -69,7 +69,7 @@ class Consumer {
   }
   __device__ void pass_slice() {
     __syncwarp();
-    if (lane_ == 0) sm90::barrier_arrive(sm90::shared_address(&shared_.slice_empty[slices_.at]));
+    if (lane_ == 0) sm90::Barrier{sm90::shared_address(&shared_.slice_empty[slices_.at])}.arrive();
     slices_.next();
   }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "program/reference_scan.hpp"
+#include "program/activation.hpp"
 #include "program/reference_weights.hpp"
 
 namespace fourfold::cuda::persistent {

@@ -6,6 +6,7 @@
 #include "cuda/persistent/consumer.cuh"
 #include "cuda/persistent/loader.cuh"
 #include "cuda/persistent/producer.cuh"
+#include "cuda/sm90/registers.cuh"
 
 namespace fourfold::cuda::persistent {
 
@@ -13,14 +14,14 @@ template <class S>
 __device__ void prepare(const Launch& launch, Shared<S>& shared) {
   if (threadIdx.x == 0) {
     for (int i = 0; i < S::kStages; ++i) {
-      sm90::barrier_init(sm90::shared_address(&shared.full[i]), 1);
-      sm90::barrier_init(sm90::shared_address(&shared.empty[i]), kConsumerWarps);
+      sm90::Barrier{sm90::shared_address(&shared.full[i])}.init(1);
+      sm90::Barrier{sm90::shared_address(&shared.empty[i])}.init(kConsumerWarps);
     }
     for (int i = 0; i < S::kSlices; ++i) {
-      sm90::barrier_init(sm90::shared_address(&shared.slice_full[i]), 1);
-      sm90::barrier_init(sm90::shared_address(&shared.slice_empty[i]), kConsumerWarps);
+      sm90::Barrier{sm90::shared_address(&shared.slice_full[i])}.init(1);
+      sm90::Barrier{sm90::shared_address(&shared.slice_empty[i])}.init(kConsumerWarps);
     }
-    sm90::barrier_init_done();
+    sm90::publish_barriers();
     shared.appended = 0;
     shared.dead = 0;
   }

@@ -41,7 +41,7 @@ class Loader {
   }
   __device__ void done() {
     __syncwarp();
-    if (lane_ == 0) sm90::barrier_arrive(sm90::shared_address(&shared_.slice_full[room_.at]));
+    if (lane_ == 0) sm90::Barrier{sm90::shared_address(&shared_.slice_full[room_.at])}.arrive();
   }
   // For one counter, or two, which two lanes poll.
   __device__ void wait(int counter, int version, int second = -1) {

@@ -6,6 +6,7 @@
 
 #include "cuda/cache.hpp"
 #include "cuda/persistent/launch.hpp"
+#include "cuda/sm90/async.cuh"
 #include "cuda/sm90/pipe.cuh"
 #include "cuda/sm90/tile.cuh"
 
@@ -79,7 +80,7 @@ struct Watch {
 
   __device__ __forceinline__ bool dead() const { return shared.dead != 0; }
   __device__ __forceinline__ void barrier(std::uint32_t barrier, std::uint32_t parity) const {
-    sm90::barrier_wait(barrier, parity, sm90::shared_address(const_cast<unsigned*>(&shared.dead)));
+    sm90::Barrier{barrier}.wait(parity, sm90::shared_address(const_cast<unsigned*>(&shared.dead)));
   }
   // Until version `version` of this token has arrived.
   __device__ __forceinline__ void counter(int index, int version) const {

@@ -64,15 +64,15 @@ class Producer {
     while (flying_ >= cap) land();
     watch_.barrier(sm90::shared_address(&shared_.empty[room_.at]), room_.parity);
     if (watch_.dead()) return;
-    const std::uint32_t full = sm90::shared_address(&shared_.full[room_.at]);
-    sm90::barrier_expect(full, bytes);
-    sm90::bulk_copy(sm90::shared_address(shared_.ring + room_.at * S::kSlotBytes), from, bytes, full, policy_);
+    const sm90::Barrier full{sm90::shared_address(&shared_.full[room_.at])};
+    full.expect(bytes);
+    sm90::copy_bulk(sm90::shared_address(shared_.ring + room_.at * S::kSlotBytes), from, bytes, full, policy_);
     room_.next();
     ++flying_;
   }
   // Memory always answers: no need to watch.
   __device__ __forceinline__ void land() {
-    while (!sm90::barrier_try(sm90::shared_address(&shared_.full[oldest_.at]), oldest_.parity)) {
+    while (!sm90::Barrier{sm90::shared_address(&shared_.full[oldest_.at])}.done(oldest_.parity)) {
     }
     oldest_.next();
     --flying_;

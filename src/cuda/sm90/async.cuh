@@ -40,6 +40,30 @@ struct Barrier {
         "r"(phase)
         : "memory");
   }
+  // Whether the phase of parity `phase` is over; waits a little in hardware before it says no.
+  __device__ bool done(std::uint32_t phase) const {
+    std::uint32_t done;
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(done)
+                 : "r"(at), "r"(phase)
+                 : "memory");
+    return done != 0;
+  }
+  // The same as wait, or until the word at shared address `stop` is not 0. One block of assembly, so that the compiler
+  // sees no branch in which lanes could part: it would put synchronisation around every matrix instruction.
+  __device__ void wait(std::uint32_t phase, std::uint32_t stop) const {
+    asm volatile(
+        "{\n.reg .pred p;\n.reg .u32 word;\n"
+        "again_%=:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+        "@p bra done_%=;\n"
+        "ld.volatile.shared.u32 word, [%2];\n"
+        "setp.eq.u32 p, word, 0;\n"
+        "@p bra again_%=;\n"
+        "done_%=:\n}" ::"r"(at),
+        "r"(phase), "r"(stop)
+        : "memory");
+  }
 };
 
 // Makes initialised barriers visible to the copy engine.
@@ -52,6 +76,21 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, in
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier.at)
                : "memory");
+}
+// The same under a cache policy.
+__device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, int bytes, Barrier barrier,
+                                          std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier.at), "l"(policy)
+      : "memory");
+}
+// Bytes read once: they leave L2 first.
+__device__ __forceinline__ std::uint64_t evict_first() {
+  std::uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
 }
 
 template <int kSlots>

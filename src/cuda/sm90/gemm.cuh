@@ -9,10 +9,11 @@
 #pragma once
 
 #include "cuda/gemm.hpp"
-#include "cuda/sm90/activation.cuh"
 #include "cuda/sm90/async.cuh"
 #include "cuda/sm90/launch.cuh"
+#include "cuda/sm90/registers.cuh"
 #include "cuda/sm90/wgmma.cuh"
+#include "program/activation.hpp"
 
 namespace fourfold::cuda::sm90 {
 

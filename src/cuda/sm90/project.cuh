@@ -4,16 +4,15 @@
 // copies and starts before the kernel before this one ends; eight consumer warps then bring their strips of the
 // activation (times the norm's weight) to shared memory and walk the tiles, slice after slice for up to kGroups row
 // groups, sums in registers. A row is the sum over slices in order of each strip, then over strips in order; the norm's
-// scalar follows the dot: no result depends on how rows are shared out. Two blocks fit a multiprocessor, so that
-// kernels overlap.
+// scalar follows the dot: no result depends on how rows are shared out. One block fits a multiprocessor (decision 11).
 #pragma once
 
 #include "cuda/project.hpp"
-#include "cuda/sm90/activation.cuh"
 #include "cuda/sm90/async.cuh"
 #include "cuda/sm90/heads.cuh"
 #include "cuda/sm90/launch.cuh"
 #include "cuda/sm90/tile.cuh"
+#include "program/activation.hpp"
 
 namespace fourfold::cuda::sm90 {
 

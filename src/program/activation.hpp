@@ -1,13 +1,14 @@
-// Activations of an epilogue, chosen at run time.
+// Activations chosen at run time: for the reference, the team and device code.
 #pragma once
 
 #include <fourfold/epilogue.hpp>
 
 #include "fourfold/program.hpp"
 
-namespace fourfold::cuda::sm90 {
+namespace fourfold {
 
-__device__ __forceinline__ float activated(Activation activation, float x) {
+template <class T>
+constexpr T activated(Activation activation, T x) {
   switch (activation) {
     case Activation::silu:
       return Silu{}(x, 0, 0);
@@ -16,11 +17,11 @@ __device__ __forceinline__ float activated(Activation activation, float x) {
     case Activation::sigmoid:
       return sigmoid(x);
     case Activation::relu_squared:
-      return x > 0 ? x * x : 0.f;
+      return x > 0 ? x * x : T{0};
     case Activation::none:
       break;
   }
   return x;
 }
 
-}  // namespace fourfold::cuda::sm90
+}  // namespace fourfold
