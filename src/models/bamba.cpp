@@ -13,12 +13,7 @@ namespace fourfold {
 namespace {
 
 void read_common(Keys& keys, Hyper& h) {
-  read_config_common(keys, h);
-  h.tied = keys.flag("tie_word_embeddings", false);
-  read_config_rope(keys, h);
-  h.activation = read_activation(keys, "hidden_act", "silu");
-  h.bias.qkv = h.bias.out = keys.flag("attention_bias", false);
-  h.bias.mlp = keys.flag("mlp_bias", false);
+  read_config_llama_keys(keys, h);
   read_config_mamba_keys(keys, h);
 }
 

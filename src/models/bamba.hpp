@@ -15,20 +15,6 @@ void read_config_granite_hybrid(Keys& keys, Hyper& hyper);
 Program build_bamba(const Hyper& hyper, Weights& weights);
 Program build_granite_hybrid(const Hyper& hyper, Weights& weights);
 
-inline constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kBambaNames = {{
-    {"output_norm", "final_layernorm"},
-    {"ffn_norm", "pre_ff_layernorm"},
-    {"ffn_gate", "feed_forward.gate_proj"},
-    {"ffn_up", "feed_forward.up_proj"},
-    {"ffn_down", "feed_forward.down_proj"},
-    {"ssm_in", "mamba.in_proj"},
-    {"ssm_conv1d", "mamba.conv1d"},
-    {"ssm_dt.bias", "mamba.dt_bias"},
-    {"ssm_a", "mamba.A_log"},
-    {"ssm_d", "mamba.D"},
-    {"ssm_norm", "mamba.norm"},
-    {"ssm_out", "mamba.out_proj"},
-}};
 inline constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kGraniteHybridNames = {{
     {"ffn_gate_up_shexp", "shared_mlp.input_linear.weight"},
     {"ffn_down_shexp", "shared_mlp.output_linear"},

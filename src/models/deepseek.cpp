@@ -19,21 +19,6 @@ void scale_attention(Keys& keys, Hyper& h) {
   h.attention_scale *= static_cast<float>(scale * scale);
 }
 
-// Layers without experts: the first ones, or those that a list calls dense.
-void read_routed_layers(Keys& keys, Hyper& h, int dense) {
-  const auto types = keys.texts("mlp_layer_types");
-  dense = keys.count("first_k_dense_replace", 0, 1 << 30, dense);
-  if (!types.empty() && static_cast<int>(types.size()) != h.layers)
-    keys.refuse("mlp_layer_types", "a list of " + std::to_string(types.size()),
-                "one entry for each of the " + std::to_string(h.layers) + " layers");
-  for (int i = 0; i < h.layers; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    if (at < types.size() && types[at] != "dense" && types[at] != "sparse")
-      keys.refuse("mlp_layer_types", '"' + types[at] + '"', "dense, sparse");
-    h.experts.routed.push_back(at < types.size() ? types[at] == "sparse" : i >= dense);
-  }
-}
-
 // What the three share; `dense`: first layers without experts where the file does not say.
 void read_common(Keys& keys, Hyper& h, int dense) {
   h.head_dim = 64;  // where the file does not say; no size follows from it
@@ -46,7 +31,7 @@ void read_common(Keys& keys, Hyper& h, int dense) {
   h.activation = read_activation(keys, "hidden_act", "silu");
   h.bias.qkv = h.bias.out = keys.flag("attention_bias", false);
   h.bias.mlp = false;
-  read_routed_layers(keys, h, dense);
+  read_config_routed_layers(keys, h, dense);
   ExpertsHyper& e = h.experts;
   e.ff = keys.count("moe_intermediate_size", 1, 1 << 24, e.ff);
   e.shared_ff = keys.count("n_shared_experts", 0, kMaxExperts, 1) * e.ff;

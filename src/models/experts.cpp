@@ -85,6 +85,20 @@ void read_config_experts(Keys& keys, Hyper& h, std::string_view count) {
                "router_dtype", "ep_size", "experts_implementation", "_experts_implementation"});
 }
 
+void read_config_routed_layers(Keys& keys, Hyper& h, int dense) {
+  const auto types = keys.texts("mlp_layer_types");
+  dense = keys.count("first_k_dense_replace", 0, 1 << 30, dense);
+  if (!types.empty() && static_cast<int>(types.size()) != h.layers)
+    keys.refuse("mlp_layer_types", "a list of " + std::to_string(types.size()),
+                "one entry for each of the " + std::to_string(h.layers) + " layers");
+  for (int i = 0; i < h.layers; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (at < types.size() && types[at] != "dense" && types[at] != "sparse")
+      keys.refuse("mlp_layer_types", '"' + types[at] + '"', "dense, sparse");
+    h.experts.routed.push_back(at < types.size() ? types[at] == "sparse" : i >= dense);
+  }
+}
+
 Value routed_mlp(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
   const ExpertsHyper& e = h.experts;
   const Dot router = w.dot("ffn_gate_inp", e.count, h.width, e.bias);

@@ -16,6 +16,9 @@ inline constexpr std::int64_t kMaxExperts = 1 << 16;
 void read_gguf_experts(Keys& keys, Hyper& h);
 // config.json: `count` is the key of the number of experts. Reads num_experts_per_tok and drops what training used.
 void read_config_experts(Keys& keys, Hyper& h, std::string_view count);
+// config.json: which layers have experts: those that "mlp_layer_types" calls sparse, or all behind the first
+// "first_k_dense_replace" (`dense` where the file does not say).
+void read_config_routed_layers(Keys& keys, Hyper& h, int dense);
 
 // x + experts of `in` that each token chooses, and the shared ones where there are any.
 Value routed_mlp(Builder& b, Weights& w, const Hyper& h, Input in, Value x);

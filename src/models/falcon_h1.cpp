@@ -35,12 +35,7 @@ void read_gguf_falcon_h1(Keys& keys, Hyper& h) {  // converters multiply the fac
 }
 
 void read_config_falcon_h1(Keys& keys, Hyper& h) {
-  read_config_common(keys, h);
-  h.tied = keys.flag("tie_word_embeddings", false);
-  read_config_rope(keys, h);
-  h.activation = read_activation(keys, "hidden_act", "silu");
-  h.bias.qkv = h.bias.out = keys.flag("attention_bias", false);
-  h.bias.mlp = keys.flag("mlp_bias", false);
+  read_config_llama_keys(keys, h);
   read_config_mamba_keys(keys, h);
   ScanHyper& s = h.scan;
   s.out_bias = keys.flag("projectors_bias", false);

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <array>
-#include <string_view>
-#include <utility>
-
 #include "models/hyper.hpp"
 #include "models/keys.hpp"
 #include "models/weights.hpp"
@@ -13,20 +9,5 @@ namespace fourfold {
 void read_gguf_falcon_h1(Keys& keys, Hyper& hyper);
 void read_config_falcon_h1(Keys& keys, Hyper& hyper);
 Program build_falcon_h1(const Hyper& hyper, Weights& weights);
-
-inline constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kFalconH1Names = {{
-    {"output_norm", "final_layernorm"},
-    {"ffn_norm", "pre_ff_layernorm"},
-    {"ffn_gate", "feed_forward.gate_proj"},
-    {"ffn_up", "feed_forward.up_proj"},
-    {"ffn_down", "feed_forward.down_proj"},
-    {"ssm_in", "mamba.in_proj"},
-    {"ssm_conv1d", "mamba.conv1d"},
-    {"ssm_dt.bias", "mamba.dt_bias"},
-    {"ssm_a", "mamba.A_log"},
-    {"ssm_d", "mamba.D"},
-    {"ssm_norm", "mamba.norm"},
-    {"ssm_out", "mamba.out_proj"},
-}};
 
 }  // namespace fourfold

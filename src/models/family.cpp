@@ -12,6 +12,7 @@
 #include "models/gemma3.hpp"
 #include "models/glm4_moe.hpp"
 #include "models/gpt_oss.hpp"
+#include "models/hybrid.hpp"
 #include "models/kimi_linear.hpp"
 #include "models/lfm2.hpp"
 #include "models/llama.hpp"
@@ -71,7 +72,7 @@ constexpr std::array kFamilies = {
     Family{"mamba", "mamba", kMambaConfigs, read_gguf_mamba, read_config_mamba, build_mamba, nullptr, kMambaNames},
     Family{"lfm2", "lfm2", kLfm2Configs, read_gguf_lfm2, read_config_lfm2, build_lfm2, nullptr, kLfm2Names},
     Family{"falcon_h1", "falcon-h1", kFalconH1Configs, read_gguf_falcon_h1, read_config_falcon_h1, build_falcon_h1,
-           nullptr, kFalconH1Names},
+           nullptr, kMambaAttentionNames},
     Family{"qwen3_next", "qwen3next", kQwen3NextConfigs, read_gguf_qwen3_next, read_config_qwen3_next, build_qwen3_next,
            nullptr, kQwen3NextNames},
     Family{"qwen3_5", "", kQwen35Configs, nullptr, read_config_qwen3_5, build_qwen3_5, nullptr, kQwen3NextNames},
@@ -83,7 +84,7 @@ constexpr std::array kFamilies = {
            nullptr, kBailingHybridNames},
     Family{"rwkv", "", kRwkvConfigs, nullptr, read_config_rwkv, build_rwkv, nullptr, kRwkvNames},
     Family{"minimax", "", kMiniMaxConfigs, nullptr, read_config_minimax, build_minimax, nullptr, kMiniMaxNames},
-    Family{"bamba", "", kBambaConfigs, nullptr, read_config_bamba, build_bamba, nullptr, kBambaNames},
+    Family{"bamba", "", kBambaConfigs, nullptr, read_config_bamba, build_bamba, nullptr, kMambaAttentionNames},
     Family{"granitemoehybrid", "", kGraniteHybridConfigs, nullptr, read_config_granite_hybrid, build_granite_hybrid,
            nullptr, kGraniteHybridNames},
     Family{"nemotron_h", "", kNemotronHConfigs, nullptr, read_config_nemotron_h, build_nemotron_h, nullptr,

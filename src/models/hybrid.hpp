@@ -1,10 +1,30 @@
 // What configurations of hybrid families have in common.
 #pragma once
 
+#include <array>
+#include <string_view>
+#include <utility>
+
 #include "models/hyper.hpp"
 #include "models/keys.hpp"
 
 namespace fourfold {
+
+// Names of tensors in safetensors: Bamba, Falcon-H1.
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kMambaAttentionNames = {{
+    {"output_norm", "final_layernorm"},
+    {"ffn_norm", "pre_ff_layernorm"},
+    {"ffn_gate", "feed_forward.gate_proj"},
+    {"ffn_up", "feed_forward.up_proj"},
+    {"ffn_down", "feed_forward.down_proj"},
+    {"ssm_in", "mamba.in_proj"},
+    {"ssm_conv1d", "mamba.conv1d"},
+    {"ssm_dt.bias", "mamba.dt_bias"},
+    {"ssm_a", "mamba.A_log"},
+    {"ssm_d", "mamba.D"},
+    {"ssm_norm", "mamba.norm"},
+    {"ssm_out", "mamba.out_proj"},
+}};
 
 // The "mamba_..." keys of a Mamba-2 mixer (Bamba, Falcon-H1, Granite).
 void read_config_mamba_keys(Keys& keys, Hyper& hyper);

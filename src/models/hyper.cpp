@@ -224,6 +224,15 @@ void read_config_rope(Keys& keys, Hyper& h) {
   if (older) keys.ignore({"rope_parameters."});
 }
 
+void read_config_llama_keys(Keys& keys, Hyper& h) {
+  read_config_common(keys, h);
+  h.tied = keys.flag("tie_word_embeddings", false);
+  read_config_rope(keys, h);
+  h.activation = read_activation(keys, "hidden_act", "silu");
+  h.bias.qkv = h.bias.out = keys.flag("attention_bias", false);
+  h.bias.mlp = keys.flag("mlp_bias", false);
+}
+
 bool has_text_config(const Metadata& metadata) {
   return std::any_of(metadata.entries().begin(), metadata.entries().end(),
                      [](const auto& entry) { return entry.key.starts_with("text_config."); });

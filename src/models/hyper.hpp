@@ -127,6 +127,9 @@ void read_config_common(Keys& keys, Hyper& hyper);
 void read_config_rope(Keys& keys, Hyper& hyper);
 // One set in a config.json, under "rope_scaling.", "rope_parameters." or "rope_parameters.KIND.".
 void read_config_rope(Keys& keys, const std::string& prefix, int context, RopeHyper& rope);
+// What llama's config.json says and several families say as it does: the common keys, tied embeddings, rotary
+// parameters, the activation, biases.
+void read_config_llama_keys(Keys& keys, Hyper& hyper);
 // A multimodal model's config.json keeps the text model's keys under "text_config."; the rest is read by this.
 bool has_text_config(const Metadata& metadata);
 status read_config_wrapper(const Metadata& metadata, Hyper& hyper);

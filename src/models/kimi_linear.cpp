@@ -18,20 +18,6 @@ constexpr std::int64_t kMaxHeads = 1 << 16, kMaxDim = 1 << 12, kMaxWidth = 1 << 
 // The key that the file has, of two that say the same.
 const char* either(Keys& keys, const char* own, const char* common) { return keys.has(own) ? own : common; }
 
-void read_routed_layers(Keys& keys, Hyper& h, int dense) {
-  dense = keys.count("first_k_dense_replace", 0, 1 << 30, dense);
-  const auto types = keys.texts("mlp_layer_types");
-  if (!types.empty() && static_cast<int>(types.size()) != h.layers)
-    keys.refuse("mlp_layer_types", "a list of " + std::to_string(types.size()),
-                "one entry for each of the " + std::to_string(h.layers) + " layers");
-  for (int i = 0; i < h.layers; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    if (at < types.size() && types[at] != "dense" && types[at] != "sparse")
-      keys.refuse("mlp_layer_types", '"' + types[at] + '"', "dense, sparse");
-    h.experts.routed.push_back(at < types.size() ? types[at] == "sparse" : i >= dense);
-  }
-}
-
 // What both families' files say.
 void read_common(Keys& keys, Hyper& h) {
   h.context = keys.count("model_max_length", 1, 1 << 30, h.context);
@@ -135,7 +121,7 @@ void read_config_kimi_linear(Keys& keys, Hyper& h) {
   h.experts.ff = 1024, h.experts.count = 256, h.experts.rule.scale = 2.446f;
   read_common(keys, h);
   read_kinds(keys, h);
-  read_routed_layers(keys, h, 1);
+  read_config_routed_layers(keys, h, 1);
   h.positions = false;
   ScanHyper& s = h.scan;
   const auto count = [&](const char* nested, const char* flat, std::int64_t high, int preset) {
@@ -163,7 +149,7 @@ void read_config_bailing_hybrid(Keys& keys, Hyper& h) {
   } else {
     for (int i = 0; i < h.layers; ++i) h.kinds.push_back((i + 1) % group == 0 ? LayerKind::attention : LayerKind::scan);
   }
-  read_routed_layers(keys, h, 2);
+  read_config_routed_layers(keys, h, 2);
   ScanHyper& s = h.scan;
   s.heads = s.key_heads = keys.count("linear_num_heads", 1, kMaxHeads, h.heads);
   const int older = keys.count("short_conv_kernel_size", 2, 16, 4);

@@ -14,12 +14,7 @@ void read_gguf_llama(Keys& keys, Hyper& h) {
 }
 
 void read_config_llama(Keys& keys, Hyper& h) {
-  read_config_common(keys, h);
-  h.tied = keys.flag("tie_word_embeddings", false);
-  read_config_rope(keys, h);
-  h.activation = read_activation(keys, "hidden_act", "silu");
-  h.bias.qkv = h.bias.out = keys.flag("attention_bias", false);
-  h.bias.mlp = keys.flag("mlp_bias", false);
+  read_config_llama_keys(keys, h);
   keys.expect("rope_interleaved", false);
   keys.ignore({"is_llama_config"});
   if (keys.count("pretraining_tp", 0, 1 << 16, 1) > 1) keys.refuse("pretraining_tp", "above 1", "1");
