@@ -8,26 +8,15 @@
 #include <set>
 
 #include "random.hpp"
+#include "route_case.hpp"
 
 namespace fourfold {
 namespace {
 
+using test::choose;
+using test::Chosen;
 using test::Random;
 constexpr auto kNone = Normalise::none, kSelected = Normalise::over_selected, kAll = Normalise::over_all;
-
-struct Chosen {
-  std::vector<int> ids;
-  std::vector<float> weights;
-};
-template <class R, class X>
-Chosen choose(const R& rule, int k, const std::vector<float>& logits, int experts, const X& executor) {
-  const int tokens = static_cast<int>(logits.size()) / experts;
-  Chosen c{std::vector<int>(tokens * k), std::vector<float>(tokens * k)};
-  const status s = Route{rule, k}.on(executor).choose(Rows{logits.data(), tokens, experts}, {c.ids.data(), tokens, k},
-                                                      {c.weights.data(), tokens, k});
-  EXPECT_TRUE(s.ok()) << s.message();
-  return c;
-}
 
 // One row in double: scores, those allowed, the k best in order, weights.
 struct Naive {

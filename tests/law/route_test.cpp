@@ -6,10 +6,13 @@
 #include <numeric>
 
 #include "random.hpp"
+#include "route_case.hpp"
 
 namespace fourfold {
 namespace {
 
+using test::choose;
+using test::Chosen;
 using test::Random;
 
 // Selection may differ from weight. DeepSeek-V3 report, section 2.1.2
@@ -25,20 +28,6 @@ struct Sigmoid {
   constexpr float select(float z, int) const { return z; }
   constexpr float weight(float z, int) const { return sigmoid(z); }
 };
-
-struct Chosen {
-  std::vector<int> ids;
-  std::vector<float> weights;
-};
-template <class R, class X>
-Chosen choose(const R& rule, int k, const std::vector<float>& logits, int experts, const X& executor) {
-  const int tokens = static_cast<int>(logits.size()) / experts;
-  Chosen c{std::vector<int>(tokens * k), std::vector<float>(tokens * k)};
-  const status s = Route{rule, k}.on(executor).choose(Rows{logits.data(), tokens, experts}, {c.ids.data(), tokens, k},
-                                                      {c.weights.data(), tokens, k});
-  EXPECT_TRUE(s.ok()) << s.message();
-  return c;
-}
 
 // Fault M4: the order of softmax and selection, and the gating function, are the rule's.
 TEST(Route, GatingAndRenormalisationAsTheRuleSays) {

@@ -11,6 +11,7 @@ namespace fourfold {
 namespace {
 
 using test::Golden;
+using test::relative_rms;
 
 constexpr double kReference = 1e-5;  // the stored logits are float32, and some of their norms were
 constexpr double kFloat32 = 1e-4;    // the bound the goldens were published with
@@ -24,16 +25,6 @@ struct Case {
   double fair = kDefault;  // default arithmetic
   double extra = 0;        // for the reference and float32: the file rounds weights that the golden does not
 };
-
-double relative_rms(std::span<const float> got, std::span<const float> expected) {
-  double off = 0, size = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double x = expected[i], d = static_cast<double>(got[i]) - x;
-    off += d * d;
-    size += x * x;
-  }
-  return got.size() == expected.size() ? std::sqrt(off / size) : INFINITY;
-}
 
 std::vector<Case> cases() {
   std::vector<Case> all;

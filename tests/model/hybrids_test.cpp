@@ -12,21 +12,12 @@ namespace fourfold {
 namespace {
 
 using test::Golden;
+using test::relative_rms;
 
 constexpr double kReference = 1e-5;  // the stored logits are float32
 constexpr double kFloat32 = 1e-4;    // as the goldens of other families are judged
 constexpr double kTurned = 0.2;      // when one token of a prompt chooses another expert
 constexpr double kChunks = 1e-5;     // between ways to cut a prompt, with float32 activations
-
-double relative_rms(std::span<const float> got, std::span<const float> expected) {
-  double off = 0, size = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double x = expected[i], d = static_cast<double>(got[i]) - x;
-    off += d * d;
-    size += x * x;
-  }
-  return got.size() == expected.size() ? std::sqrt(off / size) : INFINITY;
-}
 
 class Hybrids : public testing::TestWithParam<const char*> {
  protected:

@@ -1,24 +1,16 @@
 // Latent attention: the expanded and the absorbed form agree to float32 rounding, and each keeps its bits for any
 // number of threads.
-#include <cmath>
 #include <cstring>
 
+#include "support/golden.hpp"
 #include "support/models.hpp"
 
 namespace fourfold {
 namespace {
 
-constexpr int kIds = 80;  // more than it takes to expand
+using test::relative_rms;
 
-double relative_rms(const std::vector<float>& a, const std::vector<float>& b) {
-  double off = 0, size = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
-    off += d * d;
-    size += static_cast<double>(b[i]) * static_cast<double>(b[i]);
-  }
-  return a.size() == b.size() ? std::sqrt(off / size) : INFINITY;
-}
+constexpr int kIds = 80;  // more than it takes to expand
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;

@@ -1,11 +1,13 @@
-// Golden: a named array of a safetensors file with stored results, as numbers.
+// Golden: a named array of a safetensors file with stored results, as numbers; and how far results are from it.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,5 +43,16 @@ class Golden {
   nlohmann::json header_;
   std::size_t data_ = 0;
 };
+
+// Root mean square of the differences over that of `expected`; infinite when the lengths differ.
+inline double relative_rms(std::span<const float> got, std::span<const float> expected) {
+  double off = 0, size = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double x = expected[i], d = static_cast<double>(got[i]) - x;
+    off += d * d;
+    size += x * x;
+  }
+  return got.size() == expected.size() ? std::sqrt(off / size) : INFINITY;
+}
 
 }  // namespace fourfold::test
