@@ -79,7 +79,6 @@ struct FOURFOLD_LOCAL Generation::State {
   std::string release(bool at_end);
   std::optional<int> step();
   std::optional<int> choose();
-  bool executor_chooses() const;
 };
 
 // Moves text out of `pending`: all of it, or what precedes a stop string or the beginning of one.
@@ -104,21 +103,13 @@ std::string Generation::State::release(bool at_end) {
   return out;
 }
 
-// The executor's own choice is the sampler's: the best token, or one drawn without filters and penalties.
-bool Generation::State::executor_chooses() const {
-  const SamplingOptions& o = options.sampling;
-  const bool penalties =
-      o.repeat_last_n != 0 && (o.repeat_penalty != 1 || o.frequency_penalty != 0 || o.presence_penalty != 0);
-  return session.decodes() && o.temperature <= 0 && !penalties;
-}
-
-// The next id, from the last logits, or from those that the executor chose ahead.
+// The next id: sampled from the last logits, or, where the best is wanted, chosen ahead by an executor that can.
 std::optional<int> Generation::State::choose() {
   constexpr int kAhead = 16;
   if (taken < ahead.size()) return ahead[taken++];
   if (ids.empty()) return sampler.sample(session.logits());
   if (session.position() == session.context()) return end(Finish::context), std::nullopt;
-  if (!executor_chooses()) {
+  if (!session.decodes() || !sampler.chooses_best()) {
     if (status s = session.eval({&ids.back(), 1}); !s.ok()) return fail(std::move(s)), std::nullopt;
     return sampler.sample(session.logits());
   }

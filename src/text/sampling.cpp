@@ -267,8 +267,7 @@ void Sampler::reset() {
 
 std::span<const float> Sampler::penalised(std::span<const float> logits) {
   const auto& o = options_;
-  const bool off = o.repeat_penalty == 1 && o.frequency_penalty == 0 && o.presence_penalty == 0;
-  if ((off || window_.empty()) && !dry_.on()) return logits;
+  if ((!counts_tokens() || window_.empty()) && !dry_.on()) return logits;
   scratch_.assign(logits.begin(), logits.end());
   for (int id : window_) {  // a repeated id is computed anew from its logit, so each is penalised once
     const auto i = static_cast<std::size_t>(id);

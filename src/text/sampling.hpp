@@ -67,9 +67,17 @@ class Sampler {
   // view that the next call overwrites.
   std::span<const float> penalised(std::span<const float> logits);
 
+  // Whether sample() is argmax of the logits it is given, whatever was accepted.
+  bool chooses_best() const { return options_.temperature <= 0 && !counts_tokens() && !dry_.on(); }
+
   std::uint64_t seed() const { return seed_; }
 
  private:
+  // Repeat, frequency or presence penalties are in force.
+  bool counts_tokens() const {
+    const auto& o = options_;
+    return o.repeat_last_n != 0 && (o.repeat_penalty != 1 || o.frequency_penalty != 0 || o.presence_penalty != 0);
+  }
   void select(std::span<const float> logits);
   void keep_likeliest(double mass, double total);
   void keep_most_typical(double mass);

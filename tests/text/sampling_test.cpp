@@ -163,6 +163,18 @@ TEST(Sampler, PenaltyReachesGreedy) {
   EXPECT_EQ(sampler.sample(logits), 1);
 }
 
+TEST(Sampler, ChoosesTheBestOnlyWithoutTemperatureAndPenalties) {
+  const auto best = [](const SamplingOptions& options) { return Sampler(options, 8).chooses_best(); };
+  EXPECT_TRUE(best({.temperature = 0}));
+  EXPECT_TRUE(best({.temperature = 0, .repeat_last_n = 0, .repeat_penalty = 2}));
+  EXPECT_TRUE(best({.temperature = 0, .mirostat = 2}));
+  EXPECT_FALSE(best({.temperature = 0.5f}));
+  EXPECT_FALSE(best({.temperature = 0, .repeat_penalty = 1.1f}));
+  EXPECT_FALSE(best({.temperature = 0, .frequency_penalty = 0.1f}));
+  EXPECT_FALSE(best({.temperature = 0, .presence_penalty = 0.1f}));
+  EXPECT_FALSE(best({.temperature = 0, .dry_multiplier = 0.8f}));
+}
+
 TEST(Sampler, OptionsOutOfRangeAreNamed) {  // fault P3
   struct Case {
     const char* field;
