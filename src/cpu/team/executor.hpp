@@ -167,6 +167,8 @@ class TeamExecutor : public Executor {
 
   void reserve_scratch(Local& local) const;
   void activate(Activation activation, float* x, int n) const;
+  // out = activation(y0) * y1; out may be y0.
+  void gate(Activation activation, const float* y0, const float* y1, int n, float* out) const;
   void add_to(const AddTo& epilogue, const float* x, int n, float* out) const;
   void gather(const Columns& from, int token, int first, int n, float* out) const;
   void scan_head(const TeamScan& step, int head, Local& local);

@@ -11,13 +11,12 @@
 namespace fourfold::team {
 namespace {
 
-constexpr int kPieces = 5;  // of a worker's share of one token's tiles: a long one and short ones that others may claim
-constexpr int kLongTenths = 7;
+constexpr int kPieces = 1 + kShortStretches;  // of a worker's share of one token's tiles
 
 // Where piece `piece` of a worker's share [begin, end) starts.
 std::int64_t piece_start(std::int64_t begin, std::int64_t end, int piece) {
   if (piece == 0) return begin;
-  const std::int64_t longest = (end - begin) * kLongTenths / 10;
+  const auto longest = static_cast<std::int64_t>(static_cast<double>(end - begin) * kLongStretch);
   return begin + longest + (end - begin - longest) * (piece - 1) / (kPieces - 1);
 }
 
@@ -212,8 +211,7 @@ void TeamExecutor::finish_choice(const TeamExperts& step, int expert, int row, i
   }
   if (step.gate == ExpertGate::clamped_swiglu) return k_.clamped_swiglu(y0, y1, step.alpha, step.limit, rows, out);
   if (step.gate == ExpertGate::situ) return k_.situ_gate(y0, y1, step.alpha, step.limit, rows, out);
-  if (step.dots.size() == 2)
-    return (step.activation == Activation::silu ? k_.silu_gate : k_.gelu_gate)(y0, y1, rows, out);
+  if (step.dots.size() == 2) return gate(step.activation, y0, y1, rows, out);
   activate(step.activation, y0, rows);
   if (out != y0) std::copy_n(y0, rows, out);
 }

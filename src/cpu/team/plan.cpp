@@ -48,11 +48,9 @@ std::vector<Unit> make_units(const std::vector<TeamDot>& dots, const ProjectEpil
   return units;
 }
 
-// A worker's even share of the bytes, [begin, end) of the total: a long stretch and a few short ones, which workers
-// that are done earlier may claim. Neighbouring units of one dot become one stretch.
+// A worker's even share of the bytes, [begin, end) of the total, in stretches. Neighbouring units of one dot become
+// one.
 std::vector<Unit> make_share(const std::vector<Unit>& units, std::int64_t begin, std::int64_t end) {
-  constexpr double kLong = 0.7;
-  constexpr int kShort = 4;
   std::vector<Unit> stretches;
   std::int64_t at = 0;
   double piece_end = static_cast<double>(begin);
@@ -61,7 +59,9 @@ std::vector<Unit> make_share(const std::vector<Unit>& units, std::int64_t begin,
     at += unit.bytes;
     if (middle < begin || middle >= end) continue;
     const bool fresh = static_cast<double>(middle) >= piece_end;
-    if (fresh) piece_end += (stretches.empty() ? kLong : (1 - kLong) / kShort) * static_cast<double>(end - begin);
+    if (fresh)
+      piece_end +=
+          (stretches.empty() ? kLongStretch : (1 - kLongStretch) / kShortStretches) * static_cast<double>(end - begin);
     if (fresh || stretches.back().dot != unit.dot) {
       stretches.push_back(unit);
     } else {
@@ -338,9 +338,6 @@ status check_team(const Program& program, const std::optional<Storage>& cache) {
     const auto* experts = std::get_if<Experts>(&step.op);
     if (experts == nullptr) continue;
     require(!experts->norm || !experts->per_choice, step.name + ": a norm over each choice's own input");
-    require(experts->dots.size() == 1 || experts->gate != ExpertGate::plain ||
-                experts->activation == Activation::silu || experts->activation == Activation::gelu_tanh,
-            step.name + ": a gate's activation that is neither silu nor gelu");
     if (!unmet.empty()) break;  // the layers are alike
   }
   const auto& isa = simd::selected_kernels();

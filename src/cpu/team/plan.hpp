@@ -52,6 +52,10 @@ struct TeamEmbed {
   Value out;
 };
 
+// A worker's share of one token's weights: a long stretch, then short ones that workers done earlier may claim.
+inline constexpr double kLongStretch = 0.7;  // of the share
+inline constexpr int kShortStretches = 4;
+
 struct TeamAddNorm {
   Value x, y, out;
   TeamNorm norm;

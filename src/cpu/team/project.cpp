@@ -93,10 +93,9 @@ void TeamExecutor::run_unit(const TeamProject& step, const Unit& unit, const Pre
                  [&](const Gated& e) {
                    dot(step.dots[0], unit, in, tokens, local.out.data(), n);
                    dot(step.dots[1], unit, in, tokens, local.out2.data(), n);
-                   const auto gate = e.activation == Activation::silu ? k_.silu_gate : k_.gelu_gate;
                    for (int t = 0; t < tokens; ++t) {
                      const std::size_t row = static_cast<std::size_t>(t) * n;
-                     gate(local.out.data() + row, local.out2.data() + row, unit.rows, out_rows(e.out, t));
+                     gate(e.activation, local.out.data() + row, local.out2.data() + row, unit.rows, out_rows(e.out, t));
                    }
                  },
                  [&](const Append& e) { append_heads(step, e, unit, in, tokens, local); },

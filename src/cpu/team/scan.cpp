@@ -37,6 +37,12 @@ void TeamExecutor::activate(Activation activation, float* x, int n) const {
   for (int i = 0; i < n; ++i) x[i] = activated(activation, x[i]);
 }
 
+void TeamExecutor::gate(Activation activation, const float* y0, const float* y1, int n, float* out) const {
+  if (activation == Activation::silu) return k_.silu_gate(y0, y1, n, out);
+  if (activation == Activation::gelu_tanh) return k_.gelu_gate(y0, y1, n, out);
+  for (int i = 0; i < n; ++i) out[i] = activated(activation, y0[i]) * y1[i];
+}
+
 void TeamExecutor::add_to(const AddTo& epilogue, const float* x, int n, float* out) const {
   if (epilogue.x_scale == 1) return k_.add(x, out, n, out);
   for (int i = 0; i < n; ++i) out[i] += epilogue.x_scale * x[i];
