@@ -59,10 +59,12 @@ struct FOURFOLD_LOCAL Generation::State {
     finish = why;
     forget_ahead();
   }
-  // What was evaluated beyond the ids that were taken, unless the session has moved on since.
+  // What was evaluated beyond the ids that were taken, unless the session has moved on since. Once: a generation that
+  // has ended may outlive its session.
   void forget_ahead() {
     const int whole = start + static_cast<int>(ids.size());
-    if (session.position() == reached && reached > whole) static_cast<void>(session.rewind(whole));
+    if (reached > whole && session.position() == reached) static_cast<void>(session.rewind(whole));
+    reached = -1;
   }
   void fail(status s) {
     end(s.code() == Code::cancelled ? Finish::cancelled : Finish::error);
