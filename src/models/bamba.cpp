@@ -20,6 +20,8 @@ void read_common(Keys& keys, Hyper& h) {
 // x + factor * (routed experts of `in` + the part that every token uses).
 Value granite_mlp(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
   const ExpertsHyper& e = h.experts;
+  if (!w.has("ffn_gate_up_shexp"))  // GGUF has the parts apart
+    return e.count > 0 ? routed_mlp(b, w, h, in, x) : gated_mlp(b, w, h, in, x, {.out = h.multipliers.residual});
   const auto halves = [&](const char* name, int experts, int ff) {
     const auto half = [&](int first) {
       return Dot{w.fused({.tensor = name, .file_rows = 2 * ff, .first = first}, experts, ff, h.width)};
@@ -52,6 +54,24 @@ void read_config_bamba(Keys& keys, Hyper& h) {
   for (std::int64_t layer : keys.integers("attn_layer_indices"))
     if (layer >= 0 && layer < h.layers) h.kinds[static_cast<std::size_t>(layer)] = LayerKind::attention;
   keys.ignore({"z_loss_coefficient", "attn_rotary_emb", "layer_types", "layers_block_type"});
+}
+
+void read_gguf_granite_hybrid(Keys& keys, Hyper& h) {
+  h.kv_heads = read_gguf_layers(keys, "attention.head_count_kv", LayerKind::attention, h);
+  read_gguf_common(keys, h, true);
+  read_gguf_scan(keys, h);
+  h.positions = keys.flag("rope.scaling.finetuned", true);  // what the family means by it
+  h.rope.interleaved = true;                                // as of llama's
+  const auto factor = [&](const char* key, double preset) {
+    const double value = keys.number(key, preset);
+    return static_cast<float>(value != 0 ? value : preset);
+  };
+  h.embedding_scale = factor("embedding_scale", 1);
+  h.attention_scale = factor("attention.scale", 0);
+  h.multipliers.residual = h.experts.out_scale = factor("residual_scale", 1);
+  h.multipliers.logits = 1 / factor("logit_scale", 1);
+  h.experts.rule.renormalise = true;
+  read_gguf_experts(keys, h);
 }
 
 void read_config_granite_hybrid(Keys& keys, Hyper& h) {

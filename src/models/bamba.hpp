@@ -11,6 +11,7 @@
 namespace fourfold {
 
 void read_config_bamba(Keys& keys, Hyper& hyper);
+void read_gguf_granite_hybrid(Keys& keys, Hyper& hyper);  // Bamba, too
 void read_config_granite_hybrid(Keys& keys, Hyper& hyper);
 Program build_bamba(const Hyper& hyper, Weights& weights);
 Program build_granite_hybrid(const Hyper& hyper, Weights& weights);

@@ -57,25 +57,14 @@ void set_rule_v3(Keys& keys, Hyper& h) {
 }  // namespace
 
 void read_gguf_deepseek2(Keys& keys, Hyper& h) {
-  constexpr std::int64_t kMaxWidth = 1 << 24;
-  LatentHyper& l = h.latent;
-  l.rank = keys.count("attention.kv_lora_rank", 1, kMaxWidth);
-  l.query_rank = keys.count("attention.q_lora_rank", 0, kMaxWidth, 0);
   ExpertsHyper& e = h.experts;
   e.rule.chosen = 1;
-  read_gguf_common(keys, h, true);
+  read_gguf_latent(keys, h);
   read_gguf_experts(keys, h);
   e.selection_bias = e.rule.score == RouteRule::Score::sigmoid;
   e.rule.group_best = e.selection_bias ? 2 : 1;
-  l.rotary = h.rope.dims;
-  const int key = keys.count("attention.key_length_mla", 1, kMaxWidth, h.head_dim);
-  const int older = keys.count("attention.value_length", 1, kMaxWidth, h.head_dim);
-  l.columns = keys.count("attention.value_length_mla", 1, kMaxWidth, older);
-  l.nope = key - l.rotary;
-  if (l.nope < 1) keys.refuse("attention.key_length", std::to_string(key), "more than rope.dimension_count");
   h.rope.interleaved = true;
   h.rope.scale = 1;  // the two weights of YaRN's factor are equal in these models
-  h.attention_scale = 1 / std::sqrt(static_cast<float>(key));
   const double weight = keys.number("rope.scaling.yarn_log_multiplier", 0.0);  // a tenth of mscale_all_dim
   if (h.rope.scaling.kind == RopeScaling::Kind::yarn) {
     const double scale = yarn_scale(h.rope.scaling.factor, weight / 0.1);

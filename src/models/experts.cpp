@@ -7,7 +7,17 @@ namespace {
 
 constexpr std::int64_t kMaxWidth = 1 << 24;
 
-// Gate and up in one tensor: all of gate's rows first, or in turns where experts have biases (gpt-oss).
+// GGUF's gate and up in one tensor: all of gate's rows first.
+Dot joined_dot(Weights& w, const Hyper& h, int which) {
+  const ExpertsHyper& e = h.experts;
+  Weights::Fused rows{"ffn_gate_up_exps.weight", 2 * e.ff, which * e.ff, 1, false};
+  const Weight weight = w.fused(rows, e.count, e.ff, h.width);
+  if (!e.bias) return {weight};
+  rows.tensor = "ffn_gate_up_exps.bias";
+  return {weight, w.fused(rows, e.count, e.ff, 1)};
+}
+
+// The same in safetensors, or in turns where experts have biases (gpt-oss).
 Dot fused_dot(Weights& w, const Hyper& h, int which) {
   const ExpertsHyper& e = h.experts;
   Weights::Fused rows{"ffn_gate_up_exps", 2 * e.ff, which * e.ff, 1, false};
@@ -106,8 +116,10 @@ Value routed_mlp(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
       b.route(in, router, e.rule, e.selection_bias ? w.tensor("exp_probs_b.bias", 1, e.count) : Weight{});
   const bool fused = w.has("ffn_gate_up_exps");
   const std::vector<Dot> gate_up = fused ? std::vector{fused_dot(w, h, 0), fused_dot(w, h, 1)}
-                                         : std::vector{stacked_dot(w, h, "ffn_gate_exps", e.ff, h.width),
-                                                       stacked_dot(w, h, "ffn_up_exps", e.ff, h.width)};
+                                   : w.has("ffn_gate_up_exps.weight")
+                                       ? std::vector{joined_dot(w, h, 0), joined_dot(w, h, 1)}
+                                       : std::vector{stacked_dot(w, h, "ffn_gate_exps", e.ff, h.width),
+                                                     stacked_dot(w, h, "ffn_up_exps", e.ff, h.width)};
   const Value m = b.experts("experts_gate_up", in, routed, gate_up,
                             {.activation = h.activation, .gate = e.gate, .alpha = e.alpha, .limit = e.limit});
   const Dot down = fused ? down_dot(w, h) : stacked_dot(w, h, "ffn_down_exps", h.width, e.ff);

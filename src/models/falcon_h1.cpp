@@ -23,15 +23,8 @@ float factor(Keys& keys, const char* key) { return static_cast<float>(keys.numbe
 
 void read_gguf_falcon_h1(Keys& keys, Hyper& h) {  // converters multiply the factors into the weights
   read_gguf_common(keys, h);
-  ScanHyper& s = h.scan;
-  s.heads = keys.count("ssm.time_step_rank", 1, 1 << 16);
-  s.key_heads = keys.count("ssm.group_count", 1, s.heads);
-  s.key_dim = keys.count("ssm.state_size", 1, 1 << 12);
-  s.value_dim = keys.count("ssm.inner_size", 1, 1 << 24) / s.heads;
-  s.kernel = keys.count("ssm.conv_kernel", 2, 16);
-  s.norm_group = s.inner() / s.key_heads;
-  s.gate_first = false;
-  s.rate_is_log = false;
+  read_gguf_scan(keys, h);
+  h.scan.optional_norm = true;
 }
 
 void read_config_falcon_h1(Keys& keys, Hyper& h) {
@@ -73,7 +66,9 @@ Program build_falcon_h1(const Hyper& h, Weights& w) {
                                      {m.scan[0], m.scan[1], m.scan[2], m.scan[3], m.scan[4], m.scan_out});
     x = attention_mixer(b, w, h, rms(x, norm("attn_norm", m.attention_in)), mixed,
                         {.rope = rope, .key_scale = m.key, .out_scale = m.attention_out});
-    x = gated_mlp(b, w, h, rms(x, norm("ffn_norm", 1)), x, {m.mlp[0], m.mlp[1]});
+    const NormSpec second = w.has("ffn_norm") ? NormSpec{w.tensor("ffn_norm", 1, h.width), h.eps}  // GGUF's name
+                                              : norm("ffn_norm", 1);
+    x = gated_mlp(b, w, h, rms(x, second), x, {m.mlp[0], m.mlp[1]});
   }
   w.layer(-1);
   return std::move(b).logits(rms(x, norm("output_norm", m.logits)), w.output_or_tied(h.tied, table));

@@ -1,11 +1,50 @@
 #include "models/hybrid.hpp"
 
+#include <algorithm>
+
 namespace fourfold {
 namespace {
 
-constexpr std::int64_t kMaxHeads = 1 << 16, kMaxDim = 1 << 12;
+constexpr std::int64_t kMaxHeads = 1 << 16, kMaxDim = 1 << 12, kMaxWidth = 1 << 24, kMaxLayers = 4096;
 
 }  // namespace
+
+void read_gguf_scan(Keys& keys, Hyper& h) {
+  ScanHyper& s = h.scan;
+  s.heads = keys.count("ssm.time_step_rank", 1, kMaxHeads);
+  s.key_heads = keys.count("ssm.group_count", 1, s.heads);
+  s.key_dim = keys.count("ssm.state_size", 1, kMaxDim);
+  const int inner = keys.count("ssm.inner_size", 1, kMaxWidth);
+  s.value_dim = inner / s.heads;
+  s.kernel = keys.count("ssm.conv_kernel", 2, 16);
+  s.norm_group = s.inner() / s.key_heads;
+  s.rate_is_log = false;
+  if (s.inner() != inner || s.heads % s.key_heads != 0)
+    keys.refuse("ssm.time_step_rank", std::to_string(s.heads),
+                "a divisor of ssm.inner_size, " + std::to_string(inner) + ", and a multiple of ssm.group_count, " +
+                    std::to_string(s.key_heads));
+}
+
+int read_gguf_layers(Keys& keys, const char* key, LayerKind kind, Hyper& h) {
+  const auto layers = keys.integers(key);
+  const auto expected = keys.count("block_count", 1, kMaxLayers);
+  if (static_cast<int>(layers.size()) != expected) {
+    keys.refuse(key, "a list of " + std::to_string(layers.size()),
+                "one number for each of the " + std::to_string(expected) + " layers");
+    return 1;
+  }
+  h.kinds.resize(layers.size(), LayerKind::scan);
+  std::int64_t number = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i] == 0) continue;
+    if (layers[i] < 0 || layers[i] > kMaxWidth || (number != 0 && layers[i] != number))
+      keys.refuse(key, std::to_string(layers[i]) + " in layer " + std::to_string(i),
+                  "0, or one number for all other layers");
+    number = layers[i];
+    h.kinds[i] = kind;
+  }
+  return static_cast<int>(std::clamp<std::int64_t>(number, 1, kMaxWidth));
+}
 
 void read_config_mamba_keys(Keys& keys, Hyper& h) {
   ScanHyper& s = h.scan;

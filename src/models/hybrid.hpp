@@ -26,6 +26,11 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 12> k
     {"ssm_out", "mamba.out_proj"},
 }};
 
+// GGUF's "ssm." keys of a scan with heads: Mamba-2 and the delta rules. Norms are over groups; the file stores -A.
+void read_gguf_scan(Keys& keys, Hyper& hyper);
+// GGUF's KEY as a list with a number for each layer, 0 where the layer has none of them: marks the others as `kind`
+// (h.kinds, where layers not marked by anything scan) and returns their number, which has to be the same for all.
+int read_gguf_layers(Keys& keys, const char* key, LayerKind kind, Hyper& hyper);
 // The "mamba_..." keys of a Mamba-2 mixer (Bamba, Falcon-H1, Granite).
 void read_config_mamba_keys(Keys& keys, Hyper& hyper);
 // Kinds by the names config.json gives them, older and newer: "attention" and "full_attention", ...

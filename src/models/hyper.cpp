@@ -131,19 +131,34 @@ void read_gguf_scaling(Keys& keys, RopeHyper& rope, int context) {
 
 }  // namespace
 
-void read_gguf_common(Keys& keys, Hyper& h, bool routed) {
+namespace {
+
+void read_gguf_sizes(Keys& keys, Hyper& h) {
   h.layers = keys.count("block_count", 1, kMaxLayers);
   h.context = keys.count("context_length", 1, kMaxContext);
   h.width = keys.count("embedding_length", 1, kMaxWidth);
-  h.ff = keys.count("feed_forward_length", 1, kMaxWidth);
+  h.eps = static_cast<float>(keys.number("attention.layer_norm_rms_epsilon"));
+  h.vocab = keys.count("vocab_size", 1, kMaxWidth, 0);
+  keys.ignore({"tensor_data_layout"});
+}
+
+}  // namespace
+
+void read_gguf_no_attention(Keys& keys, Hyper& h) {
+  read_gguf_sizes(keys, h);
+  h.heads = h.kv_heads = 1;
+  keys.ignore({"feed_forward_length", "attention.head_count", "attention.head_count_kv", "rope.dimension_count"});
+}
+
+void read_gguf_common(Keys& keys, Hyper& h, bool routed) {
+  read_gguf_sizes(keys, h);
+  if (h.ff == 0) h.ff = keys.count("feed_forward_length", 1, kMaxWidth);
   h.heads = keys.count("attention.head_count", 1, kMaxHeads);
-  h.kv_heads = keys.count("attention.head_count_kv", 1, kMaxHeads, h.heads);
+  if (h.kv_heads == 0) h.kv_heads = keys.count("attention.head_count_kv", 1, kMaxHeads, h.heads);
   h.head_dim = keys.count("attention.key_length", 1, kMaxWidth, h.heads > 0 ? h.width / h.heads : 0);
   const int values = keys.count("attention.value_length", 1, kMaxWidth, h.head_dim);
   if (values != h.head_dim && h.latent.rank == 0)
     keys.refuse("attention.value_length", keys.text("attention.value_length"), "attention.key_length");
-  h.eps = static_cast<float>(keys.number("attention.layer_norm_rms_epsilon"));
-  h.vocab = keys.count("vocab_size", 1, kMaxWidth, 0);
   h.rope.dims = keys.count("rope.dimension_count", 2, kMaxWidth, h.head_dim);
   h.rope.base = keys.number("rope.freq_base", 10000.0);
   read_gguf_scaling(keys, h.rope, h.context);
@@ -153,7 +168,7 @@ void read_gguf_common(Keys& keys, Hyper& h, bool routed) {
     keys.expect("expert_count", 0.0);
     keys.expect("expert_used_count", 0.0);
   }
-  keys.ignore({"rope.scaling.original_context_length", "rope.scaling.finetuned", "tensor_data_layout"});
+  keys.ignore({"rope.scaling.original_context_length", "rope.scaling.finetuned"});
   check_heads(keys, h);
 }
 

@@ -34,9 +34,11 @@ struct ScanHyper {
   bool rate_is_log = true;                              // the file stores log(-A)
   float step_low = 0, step_high = std::numeric_limits<float>::infinity();
   float strength_scale = 1;
-  float floor = 0;     // of decays (program.hpp, ScanStep)
-  int norm_group = 0;  // numbers that the gated norm takes together; 0: there is none
+  float floor = 0;             // of decays (program.hpp, ScanStep)
+  int norm_group = 0;          // numbers that the gated norm takes together; 0: there is none
+  bool optional_norm = false;  // there is one where the file has it
   bool gate_first = true;
+  bool tiled = false;  // value head v reads key head v % key_heads, and not v / (heads / key_heads)
 
   int inner() const { return heads * value_dim; }
   int keys() const { return key_heads * key_dim; }
@@ -119,9 +121,12 @@ class Keys;
 class Metadata;
 
 // The keys all families share, from GGUF ("llama.block_count", ...) or config.json ("num_hidden_layers", ...). Sizes a
-// family has set beforehand stand where config.json does not say.
+// family has set beforehand stand where config.json does not say; in GGUF a width or a number of key/value heads set
+// beforehand stands for the file's, which says them layer by layer.
 // `routed`: the family reads the keys of experts itself; others refuse files that have some.
 void read_gguf_common(Keys& keys, Hyper& hyper, bool routed = false);
+// The same of families that never attend: their files give 0 heads.
+void read_gguf_no_attention(Keys& keys, Hyper& hyper);
 void read_config_common(Keys& keys, Hyper& hyper);
 // The rotary parameters of a family with one set of them: `rope_theta` and `rope_scaling`, or `rope_parameters`.
 void read_config_rope(Keys& keys, Hyper& hyper);

@@ -69,7 +69,7 @@ Value kimi_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
   return delta_mixer(
       b, w, h,
       {.query = p[0], .key = p[1], .value = p[2], .gate = b.columns(gate), .decay = b.columns(decay), .strength = p[3]},
-      x, {.mechanism = Mechanism::kimi_delta, .gate = Activation::sigmoid, .norm_eps = h.eps});
+      x, {Mechanism::kimi_delta, Activation::sigmoid, h.eps, "attn_output"});
 }
 
 Value bailing_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
@@ -83,7 +83,7 @@ Value bailing_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
                                  {"ssm_beta", h.scan.heads}});
   return delta_mixer(b, w, h,
                      {.query = p[0], .key = p[1], .value = p[2], .gate = p[4], .decay = p[3], .strength = p[5]}, x,
-                     {.mechanism = Mechanism::kimi_delta, .gate = Activation::sigmoid, .norm_eps = h.eps});
+                     {Mechanism::kimi_delta, Activation::sigmoid, h.eps, "attn_output"});
 }
 
 // The dense layers of some files lie where others keep the experts.
@@ -115,6 +115,22 @@ Program build(const Hyper& h, Weights& w, Mixer mixer) {
 }
 
 }  // namespace
+
+void read_gguf_kimi_linear(Keys& keys, Hyper& h) {
+  h.kv_heads = read_gguf_layers(keys, "attention.head_count_kv", LayerKind::attention, h);
+  read_gguf_latent(keys, h);
+  h.positions = false;
+  h.bias = {false, false, false};
+  ExpertsHyper& e = h.experts;
+  e.rule = {.score = RouteRule::Score::sigmoid, .chosen = 8, .renormalise = true, .group_best = 2};
+  e.selection_bias = true;
+  read_gguf_experts(keys, h);
+  ScanHyper& s = h.scan;
+  s.heads = s.key_heads = h.heads;
+  s.key_dim = s.value_dim = keys.count("kda.head_dim", 1, kMaxDim);
+  s.kernel = keys.count("ssm.conv_kernel", 2, 16);
+  s.rate_is_log = false;
+}
 
 void read_config_kimi_linear(Keys& keys, Hyper& h) {
   h.context = 1048576, h.ff = 9216;  // where the file does not say

@@ -10,12 +10,13 @@
 
 namespace fourfold {
 
+void read_gguf_kimi_linear(Keys& keys, Hyper& hyper);
 void read_config_kimi_linear(Keys& keys, Hyper& hyper);
 void read_config_bailing_hybrid(Keys& keys, Hyper& hyper);
 Program build_kimi_linear(const Hyper& hyper, Weights& weights);
 Program build_bailing_hybrid(const Hyper& hyper, Weights& weights);
 
-inline constexpr std::array<std::pair<std::string_view, std::string_view>, 29> kKimiLinearNames = {{
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 28> kKimiLinearNames = {{
     {"attn_q_a", "self_attn.q_a_proj"},
     {"attn_q_a_norm", "self_attn.q_a_layernorm"},
     {"attn_q_b", "self_attn.q_b_proj"},
@@ -33,7 +34,6 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 29> k
     {"ssm_dt.bias", "self_attn.dt_bias"},
     {"ssm_a", "self_attn.A_log"},
     {"ssm_norm", "self_attn.o_norm"},
-    {"ssm_out", "self_attn.o_proj"},
     {"ffn_gate_inp", "block_sparse_moe.gate"},
     {"exp_probs_b.bias", "block_sparse_moe.gate.e_score_correction_bias"},
     {"ffn_gate_exps", "block_sparse_moe.experts.*.w1"},
@@ -46,7 +46,7 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 29> k
     {"ffn_sparse.up_proj", "block_sparse_moe.up_proj"},
     {"ffn_sparse.down_proj", "block_sparse_moe.down_proj"},
 }};
-inline constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kBailingHybridNames = {{
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kBailingHybridNames = {{
     {"token_embd", "word_embeddings"},
     {"attn_q", "attention.q_proj"},
     {"attn_k", "attention.k_proj"},
@@ -67,7 +67,6 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 22> k
     {"ssm_dt.bias", "attention.dt_bias"},
     {"ssm_a", "attention.A_log"},
     {"ssm_norm", "attention.o_norm"},
-    {"ssm_out", "attention.dense"},
     {"exp_probs_b.bias", "mlp.gate.expert_bias"},
 }};
 

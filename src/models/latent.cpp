@@ -66,6 +66,20 @@ void read_config_latent(Keys& keys, Hyper& h) {
   h.attention_scale = 1 / std::sqrt(static_cast<float>(l.nope + l.rotary));
 }
 
+void read_gguf_latent(Keys& keys, Hyper& h) {
+  LatentHyper& l = h.latent;
+  l.rank = keys.count("attention.kv_lora_rank", 1, kMaxWidth);
+  l.query_rank = keys.count("attention.q_lora_rank", 0, kMaxWidth, 0);
+  read_gguf_common(keys, h, true);
+  l.rotary = h.rope.dims;
+  const int key = keys.count("attention.key_length_mla", 1, kMaxWidth, h.head_dim);
+  const int older = keys.count("attention.value_length", 1, kMaxWidth, h.head_dim);
+  l.columns = keys.count("attention.value_length_mla", 1, kMaxWidth, older);
+  l.nope = key - l.rotary;
+  if (l.nope < 1) keys.refuse("attention.key_length", std::to_string(key), "more than rope.dimension_count");
+  h.attention_scale = 1 / std::sqrt(static_cast<float>(key));
+}
+
 LatentRopes latent_ropes(Builder& b, const Hyper& h) {
   if (!h.positions) return {};
   const auto rope = [&](int skip, bool interleaved) {

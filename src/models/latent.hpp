@@ -12,6 +12,10 @@ namespace fourfold {
 // qk_rope_head_dim, v_head_dim. What a family has set stands where the file does not say.
 void read_config_latent(Keys& keys, Hyper& h);
 
+// GGUF's common keys and those sizes, which it calls attention.{kv,q}_lora_rank, key_length_mla, value_length_mla
+// (older files: key_length, value_length) and rope.dimension_count.
+void read_gguf_latent(Keys& keys, Hyper& h);
+
 // The three ways in which a layer turns what it caches; -1: not at all.
 struct LatentRopes {
   int query = -1, latent = -1, index = -1;

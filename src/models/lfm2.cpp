@@ -33,16 +33,8 @@ Value conv_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
 }  // namespace
 
 void read_gguf_lfm2(Keys& keys, Hyper& h) {
-  const auto kv = keys.integers("attention.head_count_kv");  // 0 in layers of convolutions
-  for (std::int64_t heads : kv) {
-    h.kinds.push_back(heads > 0 ? LayerKind::attention : LayerKind::scan);
-    h.kv_heads = std::max(h.kv_heads, static_cast<int>(heads));
-  }
+  h.kv_heads = read_gguf_layers(keys, "attention.head_count_kv", LayerKind::attention, h);
   read_gguf_common(keys, h);
-  if (static_cast<int>(h.kinds.size()) != h.layers)
-    keys.refuse("attention.head_count_kv", "a list of " + std::to_string(kv.size()),
-                "one entry for each of the " + std::to_string(h.layers) + " layers");
-  h.kinds.resize(static_cast<std::size_t>(h.layers), LayerKind::scan);
   h.scan.kernel = keys.count("shortconv.l_cache", 2, 16);
 }
 

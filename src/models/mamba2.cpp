@@ -2,6 +2,7 @@
 // Gu and Dao 2023; Dao and Gu 2024
 #include "models/mamba2.hpp"
 
+#include "models/hybrid.hpp"
 #include "models/mixers.hpp"
 
 namespace fourfold {
@@ -41,8 +42,7 @@ Program build(const Hyper& h, Weights& w, Mixer mixer) {
 }  // namespace
 
 void read_gguf_mamba(Keys& keys, Hyper& h) {
-  h.heads = h.kv_heads = 1;
-  read_gguf_common(keys, h);
+  read_gguf_no_attention(keys, h);
   h.scan.heads = keys.count("ssm.inner_size", 1, kMaxHeads);
   h.scan.value_dim = 1;
   h.scan.key_dim = keys.count("ssm.state_size", 1, kMaxDim);
@@ -68,16 +68,8 @@ void read_config_mamba(Keys& keys, Hyper& h) {
 Program build_mamba(const Hyper& h, Weights& w) { return build(h, w, mamba_mixer); }
 
 void read_gguf_mamba2(Keys& keys, Hyper& h) {
-  h.heads = h.kv_heads = 1;
-  read_gguf_common(keys, h);
-  ScanHyper& s = h.scan;
-  s.heads = keys.count("ssm.time_step_rank", 1, kMaxHeads);
-  s.key_heads = keys.count("ssm.group_count", 1, s.heads);
-  s.key_dim = keys.count("ssm.state_size", 1, kMaxDim);
-  s.value_dim = keys.count("ssm.inner_size", 1, kMaxHeads * kMaxDim) / s.heads;
-  s.kernel = keys.count("ssm.conv_kernel", 2, 16);
-  s.norm_group = s.inner() / s.key_heads;
-  s.rate_is_log = false;
+  read_gguf_no_attention(keys, h);
+  read_gguf_scan(keys, h);
 }
 
 void read_config_mamba2(Keys& keys, Hyper& h) {

@@ -44,7 +44,7 @@ Value mamba2_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x, co
                              .step_low = s.step_low,
                              .step_high = s.step_high});
   Map gated{.in = b.columns(read), .gate = part(packed, 0, inner, scales.z), .gate_first = s.gate_first};
-  if (s.norm_group > 0) {
+  if (s.norm_group > 0 && (!s.optional_norm || w.has("ssm_norm.weight"))) {
     gated.norm = w.norm("ssm_norm", inner, h.eps);
     gated.group = s.norm_group;
   }
@@ -104,11 +104,15 @@ Value delta_mixer(Builder& b, Weights& w, const Hyper& h, const DeltaInputs& in,
                               .weights = apart.valid() ? apart : w.matrix("ssm_conv1d", 2 * keys + inner, s.kernel),
                               .activation = h.activation});
   const bool per_key = parts.mechanism == Mechanism::kimi_delta;
+  const int repeats = s.tiled ? s.heads / s.key_heads : 1;
+  const auto repeated = [&](int first) {
+    return Columns{.value = mixed, .first = first, .width = keys, .runs = repeats, .stride = 0};
+  };
   const Value read = b.scan({.mechanism = parts.mechanism,
                              .heads = s.heads,
-                             .key_heads = s.key_heads,
-                             .query = part(mixed, 0, keys),
-                             .key = part(mixed, keys, keys),
+                             .key_heads = s.key_heads * repeats,
+                             .query = repeated(0),
+                             .key = repeated(keys),
                              .value = part(mixed, 2 * keys, inner),
                              .decay = in.decay,
                              .strength = in.strength,
@@ -124,7 +128,7 @@ Value delta_mixer(Builder& b, Weights& w, const Hyper& h, const DeltaInputs& in,
                                      .activation = parts.gate,
                                      .norm = w.norm("ssm_norm", s.value_dim, parts.norm_eps),
                                      .group = s.value_dim});
-  return b.project("ssm_out", {y}, w.dot("ssm_out", h.width, inner, false), AddTo{.x = x});
+  return b.project("ssm_out", {y}, w.dot(parts.out, h.width, inner, false), AddTo{.x = x});
 }
 
 Value attention_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x, const AttentionParts& parts) {

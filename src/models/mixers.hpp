@@ -30,6 +30,7 @@ struct DeltaParts {
   Mechanism mechanism = Mechanism::gated_delta;
   Activation gate = Activation::silu;
   float norm_eps = 0;
+  const char* out = "ssm_out";  // the matrix that leads back
 };
 // x + the way back of: a convolution, the delta rule with queries and keys of unit length, a norm of each head, a gate.
 // Yang, Kautz and Hatamizadeh 2024 (Gated DeltaNet); Kimi Team 2025 (Kimi Linear)

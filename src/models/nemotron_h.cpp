@@ -51,7 +51,30 @@ Value squared_experts(Builder& b, Weights& w, const Hyper& h, Input in, Value x)
   return b.project("shared_down", {s}, down, AddTo{.x = sum});
 }
 
+constexpr float kLowestStep = 0.001f;  // of scans, where a file does not say
+
+// GGUF says layer by layer how many key heads and feed-forward rows there are, and nothing of the lowest step.
+void read_gguf(Keys& keys, Hyper& h, LayerKind feed_forward) {
+  h.kv_heads = read_gguf_layers(keys, "attention.head_count_kv", LayerKind::attention, h);
+  h.ff = read_gguf_layers(keys, "feed_forward_length", feed_forward, h);
+  read_gguf_common(keys, h, true);
+  read_gguf_scan(keys, h);
+  h.scan.step_low = kLowestStep;
+  h.bias.qkv = h.bias.out = false;
+  h.activation = Activation::silu;
+}
+
 }  // namespace
+
+void read_gguf_nemotron_h(Keys& keys, Hyper& h) { read_gguf(keys, h, LayerKind::feed_forward); }
+
+void read_gguf_nemotron_h_moe(Keys& keys, Hyper& h) {
+  read_gguf(keys, h, LayerKind::experts);
+  RouteRule& rule = h.experts.rule;
+  rule = {.score = RouteRule::Score::sigmoid, .renormalise = true, .group_best = 2};
+  read_gguf_experts(keys, h);
+  h.experts.latent = keys.count("moe_latent_size", 0, kMaxWidth, 0);
+}
 
 void read_config_nemotron_h(Keys& keys, Hyper& h) {
   read_pattern(keys, h);
@@ -82,7 +105,7 @@ void read_config_nemotron_h(Keys& keys, Hyper& h) {
   s.kernel = keys.count("conv_kernel", 2, 16, older);
   s.conv_bias = keys.flag("use_conv_bias", keys.flag("mamba_conv_bias", true));
   s.bias = s.out_bias = keys.flag("use_bias", false);
-  s.step_low = static_cast<float>(keys.number("time_step_min", keys.number("mamba_dt_min", 0.001)));
+  s.step_low = static_cast<float>(keys.number("time_step_min", keys.number("mamba_dt_min", double{kLowestStep})));
   s.norm_group = s.inner() / s.key_heads;
   ExpertsHyper& e = h.experts;
   e.ff = keys.count("moe_intermediate_size", 1, kMaxWidth, 7688);

@@ -10,6 +10,8 @@
 
 namespace fourfold {
 
+void read_gguf_nemotron_h(Keys& keys, Hyper& hyper);
+void read_gguf_nemotron_h_moe(Keys& keys, Hyper& hyper);
 void read_config_nemotron_h(Keys& keys, Hyper& hyper);
 Program build_nemotron_h(const Hyper& hyper, Weights& weights);
 

@@ -59,20 +59,39 @@ void read_experts(Keys& keys, Hyper& h, int count, int chosen) {
   read_config_qwen_experts(keys, h, true);
 }
 
+DeltaInputs heads_in_a_row(const ScanHyper& s, const Columns& qkv, const Columns& gate, const Columns& decay,
+                           const Columns& strength) {
+  const auto part = [&](int first, int width) {
+    return Columns{.value = qkv.value, .first = qkv.first + first, .width = width};
+  };
+  return {.query = part(0, s.keys()),
+          .key = part(s.keys(), s.keys()),
+          .value = part(2 * s.keys(), s.inner()),
+          .gate = gate,
+          .decay = decay,
+          .strength = strength};
+}
+
 // What a layer of the delta rule reads, from the form the family's files have.
 using Inputs = DeltaInputs (*)(Builder&, Weights&, const ScanHyper&, Input);
 
-// Per key head: q, k, the value heads that share it, their gates; and b, a for those value heads.
+// Per key head: q, k, the value heads that share it, their gates; and b, a for those value heads. Newer GGUF files have
+// all heads' q, k, v in one tensor and the gates in another.
 DeltaInputs packed_inputs(Builder& b, Weights& w, const ScanHyper& s, Input in) {
   const int group = s.heads / s.key_heads, values = group * s.value_dim, stride = 2 * (s.key_dim + values);
   const int width = b.width(in.value);
-  const Value packed = b.project("ssm_in", in, w.dot("ssm_in", s.key_heads * stride, width, false));
   const Value gates = b.project("ssm_ba", in, w.dot("ssm_ba", 2 * s.heads, width, false));
-  const auto part = [&](int first, int columns) {
-    return Columns{.value = packed, .first = first, .width = columns, .runs = s.key_heads, .stride = stride};
-  };
   const auto gate = [&](int first) {
     return Columns{.value = gates, .first = first, .width = group, .runs = s.key_heads, .stride = 2 * group};
+  };
+  if (w.has("attn_qkv.weight")) {
+    const auto parts =
+        project_pieces(b, w, "ssm_in", in, {{"attn_qkv", 2 * s.keys() + s.inner()}, {"attn_gate", s.inner()}});
+    return heads_in_a_row(s, parts[0], parts[1], gate(group), gate(0));
+  }
+  const Value packed = b.project("ssm_in", in, w.dot("ssm_in", s.key_heads * stride, width, false));
+  const auto part = [&](int first, int columns) {
+    return Columns{.value = packed, .first = first, .width = columns, .runs = s.key_heads, .stride = stride};
   };
   return {.query = part(0, s.key_dim),
           .key = part(s.key_dim, s.key_dim),
@@ -88,15 +107,7 @@ DeltaInputs separate_inputs(Builder& b, Weights& w, const ScanHyper& s, Input in
                                      {"attn_gate", s.inner()},
                                      {"ssm_beta", s.heads},
                                      {"ssm_alpha", s.heads}});
-  const auto of_qkv = [&](int first, int width) {
-    return Columns{.value = parts[0].value, .first = parts[0].first + first, .width = width};
-  };
-  return {.query = of_qkv(0, s.keys()),
-          .key = of_qkv(s.keys(), s.keys()),
-          .value = of_qkv(2 * s.keys(), s.inner()),
-          .gate = parts[1],
-          .decay = parts[3],
-          .strength = parts[2]};
+  return heads_in_a_row(s, parts[0], parts[1], parts[3], parts[2]);
 }
 
 Program build(const Hyper& h, Weights& w, Inputs inputs) {
@@ -117,22 +128,38 @@ Program build(const Hyper& h, Weights& w, Inputs inputs) {
                              w.output_or_tied(h.tied, table));
 }
 
-}  // namespace
+void read_gguf_rest(Keys& keys, Hyper& h) {
+  read_gguf_scan(keys, h);
+  mark_attending(h, keys.count("full_attention_interval", 1, 1 << 16, kInterval));
+  h.bias = {false, false, false};
+  keys.ignore({"feed_forward_length", "rope.dimension_sections"});  // text has one position for all sections
+}
 
-void read_gguf_qwen3_next(Keys& keys, Hyper& h) {  // norm weights have their 1 already
-  read_gguf_common(keys, h, true);
+void read_gguf_shared_experts(Keys& keys, Hyper& h) {
   h.experts.rule.renormalise = true;
   h.experts.shared_ff = 512;
   h.experts.shared_gate = true;
   read_gguf_experts(keys, h);
-  ScanHyper& s = h.scan;
-  s.heads = keys.count("ssm.time_step_rank", 1, kMaxHeads);
-  s.key_heads = keys.count("ssm.group_count", 1, s.heads);
-  s.key_dim = keys.count("ssm.state_size", 1, kMaxDim);
-  s.value_dim = keys.count("ssm.inner_size", 1, kMaxWidth) / s.heads;
-  s.kernel = keys.count("ssm.conv_kernel", 2, 16);
-  s.rate_is_log = false;
-  mark_attending(h, keys.count("full_attention_interval", 1, 1 << 16, kInterval));
+}
+
+}  // namespace
+
+void read_gguf_qwen3_next(Keys& keys, Hyper& h) {  // norm weights have their 1 already
+  read_gguf_common(keys, h, true);
+  read_gguf_rest(keys, h);
+  read_gguf_shared_experts(keys, h);
+}
+
+void read_gguf_qwen3_5(Keys& keys, Hyper& h) {
+  read_gguf_common(keys, h);
+  read_gguf_rest(keys, h);
+  h.scan.tiled = true;
+}
+
+void read_gguf_qwen3_5_moe(Keys& keys, Hyper& h) {
+  h.ff = 1;  // no layer is dense
+  read_gguf_qwen3_next(keys, h);
+  h.scan.tiled = true;
 }
 
 void read_config_qwen3_next(Keys& keys, Hyper& h) {

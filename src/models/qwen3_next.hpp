@@ -12,6 +12,8 @@ namespace fourfold {
 
 void read_gguf_qwen3_next(Keys& keys, Hyper& hyper);
 void read_config_qwen3_next(Keys& keys, Hyper& hyper);
+void read_gguf_qwen3_5(Keys& keys, Hyper& hyper);
+void read_gguf_qwen3_5_moe(Keys& keys, Hyper& hyper);
 void read_config_qwen3_5(Keys& keys, Hyper& hyper);
 void read_config_qwen3_5_moe(Keys& keys, Hyper& hyper);
 Program build_qwen3_next(const Hyper& hyper, Weights& weights);

@@ -18,6 +18,15 @@ std::vector<std::int64_t> squeezed(std::vector<std::int64_t> shape) {
   return shape;
 }
 
+// A vector may lie in rows: GGUF has the norms of groups so.
+bool fits(const std::vector<std::int64_t>& found, const std::vector<std::int64_t>& expected) {
+  if (expected.size() > 1) return squeezed(found) == squeezed(expected);
+  std::int64_t numbers = 1;
+  for (std::int64_t n : found)
+    if (n < 0 || n > expected[0] || (numbers *= n) > expected[0]) return false;
+  return numbers == expected[0];
+}
+
 }  // namespace
 
 Weight Weights::take(const std::string& name, const std::vector<std::int64_t>& shape, bool optional, float add) {
@@ -34,7 +43,7 @@ Weight Weights::take(const std::string& name, const std::vector<std::int64_t>& s
   }
   used_.insert(found->file_name);
   TensorSpec spec{found->file_name, found->storage.value_or(Storage::f32), rows, cols, add, stack};
-  if (squeezed(found->shape) != squeezed(shape))
+  if (!fits(found->shape, shape))
     errors_.push_back("tensor '" + spec.name + "' has shape " + shape_text(found->shape) + ", expected " +
                       shape_text(shape));
   else if (!found->storage)
@@ -190,8 +199,11 @@ Weight Weights::fused(const Fused& from, std::int64_t experts, std::int64_t rows
                                                               : std::vector{experts, from.file_rows, cols};
     const auto found = look(file, shape);
     spec.layout = from.transposed ? TensorLayout::columns : TensorLayout::rows;
-    if (found && (!found->storage || info(*found->storage).block_elements > 1))
-      errors_.push_back("tensor '" + file + "' has type " + found->type_name + "; expected f32, f16 or bf16");
+    const std::int64_t block = from.transposed ? 1 : cols;  // whole rows may be of blocks
+    if (found && (!found->storage || block % info(*found->storage).block_elements != 0))
+      errors_.push_back("tensor '" + file + "' has type " + found->type_name +
+                        (from.transposed ? "; expected f32, f16 or bf16"
+                                         : "; expected one whose blocks divide rows of " + std::to_string(cols)));
     else if (found)
       spec.storage = *found->storage;
   }

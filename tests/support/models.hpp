@@ -38,6 +38,7 @@ inline std::vector<float> all_logits(const Model& model, const SessionOptions& o
     const auto part = ids.subspan(first, std::min(static_cast<std::size_t>(chunk), ids.size() - first));
     const status done = session->eval(part, static_cast<int>(part.size()));
     EXPECT_TRUE(done.ok()) << done.message();
+    if (!done.ok()) break;
     for (int i = 0; i < static_cast<int>(part.size()); ++i)
       logits.insert(logits.end(), session->logits(i).begin(), session->logits(i).end());
   }
