@@ -26,6 +26,12 @@ struct Row {
   Floor each;
 };
 
+// Experts that the tokens of one step are sent to, each token at random.
+struct Touched {
+  double distinct = 0, experts = 0;  // a layer
+  double bytes = 0;                  // of their weights, over all layers
+};
+
 struct Report {
   const Program& program;
   Work work;
@@ -34,6 +40,7 @@ struct Report {
   std::vector<Row> rows;
   team::MemoryUse memory;
   Placement placement;
+  Touched touched;
 
   double share(const Row& row) const { return row.times * row.each.seconds / total.seconds; }
 };
@@ -47,6 +54,8 @@ struct ExpertPlaces {
 
   Placement of(const Program& program) const {
     const bool cpu = all_on_cpu || cpu_layers >= 0;
+    if (cpu && where == "gpu")
+      misuse("--experts-on gpu and --" + std::string(all_on_cpu ? "cpu-moe" : "n-cpu-moe") + ": accepted: one of them");
     const std::optional<int> layers = cpu_layers >= 0 && !all_on_cpu ? std::optional(cpu_layers) : std::nullopt;
     return place(program, cpu ? ExpertsOn::cpu : *experts_on(where), layers, static_cast<double>(gpu_gigabytes) * 1e9);
   }
@@ -99,6 +108,22 @@ const char* move_of(const Step& step) {
                                [](const ScanStep&) { return "scan"; }, [](const ShortConv&) { return "scan"; },
                                [](const auto&) { return "fold"; }},
                     step.op);
+}
+
+Touched touched_by(const Program& program, const Work& work) {
+  Touched out;
+  double layers = 0;
+  for (const Step& step : program.steps) {
+    const auto* experts = std::get_if<Experts>(&step.op);
+    if (!experts) continue;
+    out.bytes += cost(program, step, work.tokens, work.context, work.cache, 1).weight_bytes;
+    if (!experts->per_choice) continue;  // the last of a layer's two
+    ++layers;
+    out.distinct += distinct_experts(program, *experts, work.tokens);
+    out.experts += static_cast<double>(program.tensor(experts->dots[0].weight).stack);
+  }
+  if (layers > 0) out.distinct /= layers, out.experts /= layers;
+  return out;
 }
 
 // What a sequence keeps, and what one more token reads and writes of it, by the length of its past.
@@ -191,8 +216,12 @@ void Explain::print_json(const Report& r) const {
                     {"arena", r.memory.arena},
                     {"total", r.memory.total()}};
   if (price) json["total"]["dollars_per_million_tokens"] = *price / 3600 * r.total.seconds / r.work.tokens * 1e6;
-  if (r.placement.cpu_weight_bytes + r.placement.gpu_weight_bytes > 0)
-    json["experts"] = {{"cpu_bytes", r.placement.cpu_weight_bytes}, {"gpu_bytes", r.placement.gpu_weight_bytes}};
+  if (r.touched.experts > 0)
+    json["experts"] = {{"per_layer", r.touched.experts},
+                       {"distinct_per_layer", r.touched.distinct},
+                       {"touched_bytes", r.touched.bytes},
+                       {"cpu_bytes", r.placement.cpu_weight_bytes},
+                       {"gpu_bytes", r.placement.gpu_weight_bytes}};
   for (const Past& past : pasts_of(r.program, r.work.cache))
     json["by_context"].push_back({{"context", past.context},
                                   {"cache_bytes", past.cache_bytes},
@@ -223,12 +252,13 @@ void Explain::print(const Report& r) const {
   out().write("memory at this context: " + in_bytes(r.memory.total()) + " = weights " + in_bytes(r.memory.weights) +
               " + caches " + in_bytes(r.memory.caches) + " + states " + in_bytes(r.memory.states) + " + arena " +
               in_bytes(r.memory.arena) + "\n");
-  if (r.placement.cpu_weight_bytes + r.placement.gpu_weight_bytes > 0)
-    out().write("experts: " + in_bytes(r.placement.cpu_weight_bytes) + " of weights on the CPU, " +
-                in_bytes(r.placement.gpu_weight_bytes) + " on a GPU" +
-                (experts.gpu_gigabytes > 0 ? "" : " (none: this plans only; --gpu-memory says what one would have)") +
-                "\n");
-  if (!r.program.states.empty()) {
+  if (r.touched.experts > 0)
+    out().write(
+        "experts: " + fixed(r.touched.distinct, 1) + " of " + fixed(r.touched.experts, 0) + " in a layer are read, " +
+        in_bytes(r.touched.bytes) + " of weights; " + in_bytes(r.placement.cpu_weight_bytes) + " lie on the CPU, " +
+        in_bytes(r.placement.gpu_weight_bytes) + " on a GPU" +
+        (experts.gpu_gigabytes > 0 ? "" : " (none: this plans only; --gpu-memory says what one would have)") + "\n");
+  if (!r.program.states.empty() || r.touched.experts > 0) {
     Table pasts{"rrrrr"};
     pasts.row({"context", "caches", "states", "caches per token", "states per token"});
     for (const Past& past : pasts_of(r.program, r.work.cache))
@@ -255,7 +285,8 @@ int Explain::run() const {
                       floor_of(program, what, ceilings),
                       rows_of(program, what, ceilings, ungrouped),
                       team::memory_use(program, {static_cast<int>(what.context), computing.batch, what.cache}),
-                      experts.of(program)};
+                      experts.of(program),
+                      touched_by(program, what)};
   everywhere.json ? print_json(report) : print(report);
   return kGood;
 }

@@ -19,7 +19,8 @@ void check(const Source& source, const std::string& verb) {
 }
 
 double elements(const TensorSpec& tensor) {
-  return static_cast<double>(tensor.rows) * static_cast<double>(tensor.cols);
+  if (tensor.layout == TensorLayout::turned) return 0;  // a copy
+  return static_cast<double>(tensor.stack) * static_cast<double>(tensor.rows) * static_cast<double>(tensor.cols);
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ constexpr std::array kFamilies = {
     Family{"falcon_h1", "falcon-h1", kFalconH1Configs, read_gguf_falcon_h1, read_config_falcon_h1, build_falcon_h1,
            nullptr, kMambaAttentionNames},
     Family{"qwen3_next", "qwen3next", kQwen3NextConfigs, read_gguf_qwen3_next, read_config_qwen3_next, build_qwen3_next,
-           nullptr, kQwen3NextNames},
+           complete_qwen3_next, kQwen3NextNames},
     Family{"qwen3_5", "qwen35", kQwen35Configs, read_gguf_qwen3_5, read_config_qwen3_5, build_qwen3_5, nullptr,
            kQwen3NextNames},
     Family{"qwen3_5_moe", "qwen35moe", kQwen35MoeConfigs, read_gguf_qwen3_5_moe, read_config_qwen3_5_moe, build_qwen3_5,
@@ -115,8 +115,14 @@ constexpr std::array kFamilies = {
            kGlm4MoeNames},
     Family{"qwen2moe", "qwen2moe", kQwen2MoeConfigs, read_gguf_qwen2_moe, read_config_qwen2_moe, build_llama, nullptr,
            kQwen2MoeNames},
-    Family{
-        "qwen3moe", "qwen3moe", kQwen3MoeConfigs, read_gguf_qwen3_moe, read_config_qwen3_moe, build_qwen3, nullptr, {}},
+    Family{"qwen3moe",
+           "qwen3moe",
+           kQwen3MoeConfigs,
+           read_gguf_qwen3_moe,
+           read_config_qwen3_moe,
+           build_qwen3,
+           complete_qwen3_moe,
+           {}},
 };
 
 class CheckpointSource : public TensorSource {
@@ -169,7 +175,8 @@ class ShapeSource : public TensorSource {
   std::optional<Found> find(const std::string& name, const std::vector<std::int64_t>& shape,
                             bool optional) const override {
     if (optional) return {};
-    return Found{name, shape.size() == 1 ? Storage::f32 : storage_, {}, shape};
+    const bool whole_blocks = shape.back() % info(storage_).block_elements == 0;  // not in kernels of convolutions
+    return Found{name, shape.size() == 1 || !whole_blocks ? Storage::f32 : storage_, {}, shape};
   }
   std::optional<Found> find_file(const std::string&) const override { return {}; }
   std::vector<std::string> all() const override { return {}; }
@@ -254,6 +261,10 @@ result<ModelSpec> make_shape_model(std::string_view name, Storage storage) {
   h.context = shape->context;
   h.rope.dims = shape->head_dim;
   h.rope.base = shape->rope_base;
+  h.experts.count = shape->experts;
+  h.experts.rule.chosen = shape->chosen;
+  h.experts.ff = shape->expert_ff;
+  h.experts.shared_ff = shape->shared_ff;
   if (family->complete) family->complete(*shape, h);
   return build(*family, h, ShapeSource{storage});
 }

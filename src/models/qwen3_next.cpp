@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kMaxHeads = 1 << 16, kMaxDim = 1 << 12, kMaxWidth = 1 << 24;
 constexpr int kInterval = 4;  // every fourth layer attends, where a file does not say
+constexpr int kValueHeads = 32, kKeyHeads = 16, kHeadDim = 128, kKernel = 4;  // of the others, likewise
 
 void mark_attending(Hyper& h, int interval) {
   h.kinds.assign(static_cast<std::size_t>(h.layers), LayerKind::scan);
@@ -34,11 +35,11 @@ void read_common(Keys& keys, Hyper& h) {
   h.bias = {keys.flag("attention_bias", false), h.bias.qkv, false};
   h.bias.out = h.bias.qkv;
   ScanHyper& s = h.scan;
-  s.heads = keys.count("linear_num_value_heads", 1, kMaxHeads, 32);
-  s.key_heads = keys.count("linear_num_key_heads", 1, s.heads, 16);
-  s.key_dim = keys.count("linear_key_head_dim", 1, kMaxDim, 128);
-  s.value_dim = keys.count("linear_value_head_dim", 1, kMaxDim, 128);
-  s.kernel = keys.count("linear_conv_kernel_dim", 2, 16, 4);
+  s.heads = keys.count("linear_num_value_heads", 1, kMaxHeads, kValueHeads);
+  s.key_heads = keys.count("linear_num_key_heads", 1, s.heads, kKeyHeads);
+  s.key_dim = keys.count("linear_key_head_dim", 1, kMaxDim, kHeadDim);
+  s.value_dim = keys.count("linear_value_head_dim", 1, kMaxDim, kHeadDim);
+  s.kernel = keys.count("linear_conv_kernel_dim", 2, 16, kKernel);
   if (s.heads % s.key_heads != 0)
     keys.refuse("linear_num_key_heads", std::to_string(s.key_heads),
                 "a divisor of the " + std::to_string(s.heads) + " value heads");
@@ -160,6 +161,15 @@ void read_gguf_qwen3_5_moe(Keys& keys, Hyper& h) {
   h.ff = 1;  // no layer is dense
   read_gguf_qwen3_next(keys, h);
   h.scan.tiled = true;
+}
+
+void complete_qwen3_next(const NamedShape&, Hyper& h) {
+  ScanHyper& s = h.scan;
+  s.heads = kValueHeads, s.key_heads = kKeyHeads, s.key_dim = s.value_dim = kHeadDim, s.kernel = kKernel;
+  mark_attending(h, kInterval);
+  h.rope.dims = h.head_dim / 4;
+  h.experts.rule.renormalise = true;
+  h.experts.shared_gate = true;
 }
 
 void read_config_qwen3_next(Keys& keys, Hyper& h) {

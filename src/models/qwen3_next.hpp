@@ -10,12 +10,15 @@
 
 namespace fourfold {
 
+struct NamedShape;
+
 void read_gguf_qwen3_next(Keys& keys, Hyper& hyper);
 void read_config_qwen3_next(Keys& keys, Hyper& hyper);
 void read_gguf_qwen3_5(Keys& keys, Hyper& hyper);
 void read_gguf_qwen3_5_moe(Keys& keys, Hyper& hyper);
 void read_config_qwen3_5(Keys& keys, Hyper& hyper);
 void read_config_qwen3_5_moe(Keys& keys, Hyper& hyper);
+void complete_qwen3_next(const NamedShape& shape, Hyper& hyper);
 Program build_qwen3_next(const Hyper& hyper, Weights& weights);
 Program build_qwen3_5(const Hyper& hyper, Weights& weights);
 

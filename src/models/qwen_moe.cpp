@@ -49,6 +49,8 @@ void read_gguf_qwen3_moe(Keys& keys, Hyper& h) {
   read_gguf_experts(keys, h);
 }
 
+void complete_qwen3_moe(const NamedShape&, Hyper& h) { h.experts.rule.renormalise = true; }
+
 void read_config_qwen3_moe(Keys& keys, Hyper& h) {
   h.experts.count = 128, h.experts.rule.chosen = 8;  // where the file does not say
   read_config_qwen3(keys, h);

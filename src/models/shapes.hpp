@@ -16,10 +16,13 @@ struct NamedShape {
   int head_dim;
   int ff;  // width of the feed-forward part
   int vocab;
-  bool tied;        // the output matrix is the embedding
-  int window;       // of the local layers, 0 when all are global; in gemma3 every sixth layer is global
-  int context;      // the length it was trained for (llama-3-8b: as 3.1)
-  float rope_base;  // of the global layers
+  bool tied;                    // the output matrix is the embedding
+  int window;                   // of the local layers, 0 when all are global; in gemma3 every sixth layer is global
+  int context;                  // the length it was trained for (llama-3-8b: as 3.1)
+  float rope_base;              // of the global layers
+  int experts = 0, chosen = 0;  // 0: the feed-forward part is dense; how many a token is sent to
+  int expert_ff = 0;            // width of each
+  int shared_ff = 0;            // of the part that every token uses beside them
 };
 
 // clang-format off
@@ -42,6 +45,11 @@ inline constexpr std::array kNamedShapes = {
     NamedShape{"gemma-3-270m",  "gemma3",   18,   640,    4,  1, 256,  2048, 262144, true,  512,  32768, 1000000.f},
     NamedShape{"gemma-3-1b",    "gemma3",   26,  1152,    4,  1, 256,  6912, 262144, true,  512,  32768, 1000000.f},
     NamedShape{"gemma-3-4b",    "gemma3",   34,  2560,    8,  4, 256, 10240, 262208, true, 1024, 131072, 1000000.f},
+    //               routed: and experts, chosen, width of each, of the shared one
+    NamedShape{"qwen3-30b-a3b", "qwen3moe", 48,  2048,   32,  4, 128,  6144, 151936, false,   0,  40960, 1000000.f,
+               128, 8, 768},
+    NamedShape{"qwen3-next-80b-a3b", "qwen3next", 48, 2048, 16, 2, 256, 5120, 151936, false,  0, 262144, 10000000.f,
+               512, 10, 512, 512},
 };
 // clang-format on
 
@@ -60,10 +68,13 @@ inline std::string shape_names() {
   return names;
 }
 
-// Numbers that a model of this shape holds, norms and biases apart.
-constexpr long long weight_count(const NamedShape& s) {
+// Numbers that a model of this shape holds, norms and biases apart, if every layer attends and holds `experts`.
+constexpr long long weight_count(const NamedShape& s, int experts) {
   const long long q = 1LL * s.heads * s.head_dim, kv = 1LL * s.kv_heads * s.head_dim, d = s.d_model;
-  return s.layers * (d * (q + 2 * kv) + q * d + 3 * d * s.ff) + (s.tied ? 1 : 2) * d * s.vocab;
+  const long long ff =
+      s.experts == 0 ? 3 * d * s.ff : d * s.experts + 3 * d * (1LL * experts * s.expert_ff + s.shared_ff);
+  return s.layers * (d * (q + 2 * kv) + q * d + ff) + (s.tied ? 1 : 2) * d * s.vocab;
 }
+constexpr long long weight_count(const NamedShape& s) { return weight_count(s, s.experts); }
 
 }  // namespace fourfold

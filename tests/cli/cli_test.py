@@ -200,6 +200,114 @@ class Information(Program):
         # 8.03 G numbers of two bytes, less the embedding's rows that are not read, and 4096 positions of keys and values
         self.assertAlmostEqual(total["bytes"] / 1e9, 15.55, delta=0.01)
 
+    def routed(self, *arguments):
+        return json.loads(self.good("explain", "--shape", "qwen3-next-80b-a3b", "--bandwidth", "100", "--compute", "2",
+                                    "--json", *arguments))
+
+    def test_explain_of_a_routed_hybrid(self):
+        # 48 layers: 512 experts of 3 x 2048 x 512 numbers in bf16, 10 of them for a token, behind a norm in float32
+        layer, norm = 3 * 2048 * 512 * 2, 2048 * 4
+        experts = self.routed()["experts"]
+        self.assertEqual((experts["per_layer"], experts["distinct_per_layer"]), (512, 10))
+        self.assertEqual(experts["touched_bytes"], 48 * (10 * layer + norm))
+        self.assertEqual((experts["cpu_bytes"], experts["gpu_bytes"]), (48 * 512 * layer, 0))
+        distinct = 512 * (1 - (1 - 10 / 512) ** 64)
+        experts = self.routed("--tokens", "64")["experts"]
+        self.assertAlmostEqual(experts["distinct_per_layer"], distinct, delta=1e-9)
+        self.assertAlmostEqual(experts["touched_bytes"], 48 * (distinct * layer + norm), delta=1)
+        # 12 layers keep keys and values of 2 heads of 256; 36 keep states of 32 heads and 3 tokens of 8192 channels
+        states = 36 * (32 * 128 * 128 + 3 * 8192) * 4
+        for cache, size in (("f16", 2), ("f32", 4)):
+            rows = self.routed("--cache", cache)["by_context"]
+            self.assertEqual([row["context"] for row in rows], [1024 * 4 ** i for i in range(6)])
+            for row in rows:
+                self.assertEqual(row["cache_bytes"], row["context"] * 12 * 2 * 2 * 256 * size)
+                self.assertEqual(row["cache_bytes_per_token"], row["cache_bytes"])
+                self.assertEqual((row["state_bytes"], row["state_bytes_per_token"]), (states, 2 * states))
+        text = self.good("explain", "--shape", "qwen3-30b-a3b", "--bandwidth", "100", "--compute", "2").decode()
+        self.assertIn("qwen3moe 31 G bf16", text)
+        self.assertIn("8.0 of 128 experts", text)
+        self.assertIn("experts: 8.0 of 128 in a layer are read, 3.62 GB of weights; 57.98 GB lie on the CPU", text)
+
+    def test_explain_places_experts(self):
+        layer, all_layers = 512 * 3 * 2048 * 512 * 2, 48 * 512 * 3 * 2048 * 512 * 2
+
+        def places(*arguments):
+            experts = self.routed(*arguments)["experts"]
+            self.assertEqual(experts["cpu_bytes"] + experts["gpu_bytes"], all_layers)
+            return experts["gpu_bytes"] / layer
+        for without_gpu in ((), ("--experts-on", "gpu"), ("-cmoe",), ("-ncmoe", "3"), ("--gpu-memory", "0")):
+            self.assertEqual(places(*without_gpu), 0, without_gpu)
+        large = ("--gpu-memory", "1000")
+        self.assertEqual(places(*large), 48)
+        self.assertEqual(places(*large, "--experts-on", "gpu"), 48)
+        self.assertEqual(places(*large, "--experts-on", "cpu"), 0)
+        self.assertEqual(places(*large, "-cmoe"), 0)
+        self.assertEqual(places(*large, "--cpu-moe"), 0)
+        self.assertEqual(places(*large, "-ncmoe", "3"), 45)
+        self.assertEqual(places(*large, "--n-cpu-moe", "0"), 48)
+        self.assertEqual(places(*large, "--n-cpu-moe", "99"), 0)
+        # what is left of the GPU holds whole layers: the last ones
+        weights = self.routed()["memory"]["weights"]
+        self.assertEqual(places("--gpu-memory", str((weights - all_layers + 2.5 * layer) / 1e9)), 2)
+        self.assertIn(b"0 B on a GPU (none: this plans only", self.good(
+            "explain", "--shape", "qwen3-30b-a3b", "--bandwidth", "1", "--compute", "1", "--experts-on", "gpu"))
+
+    def test_explain_refuses_places_that_are_none(self):
+        shape = ("explain", "--shape", "qwen3-30b-a3b", "--bandwidth", "1", "--compute", "1")
+        self.bad(2, ["--experts-on", "cpu, gpu, auto"], *shape, "--experts-on", "tpu")
+        for value in ("-1", "x", "1.5", "65537"):
+            self.bad(2, "--n-cpu-moe", *shape, "-ncmoe", value)
+        self.bad(2, "--gpu-memory", *shape, "--gpu-memory", "-1")
+        self.bad(2, ["--experts-on gpu", "--cpu-moe"], *shape, "--experts-on", "gpu", "-cmoe")
+        self.bad(2, ["--experts-on gpu", "--n-cpu-moe"], *shape, "--experts-on", "gpu", "-ncmoe", "2")
+
+    def test_explain_draws_a_plan(self):
+        self.good("explain", "--shape", "llama-3.2-1b", "--plan", self.path("p.json"))
+        events = json.loads(pathlib.Path(self.path("p.json")).read_text())["traceEvents"]
+        self.assertTrue({"blk.0.qkv", "blk.15.down", "logits"} <= {event["name"] for event in events})
+        self.good("explain", "--shape", "llama-3.2-1b", "--plan", self.path("p.html"))
+        self.assertIn("<canvas", pathlib.Path(self.path("p.html")).read_text())
+        self.bad(1, "cannot be written", "explain", "--shape", "llama-3.2-1b", "--plan", self.path("no/p.html"))
+        refused = self.call("explain", "--shape", "qwen3-30b-a3b", "--plan", self.path("q.html"))
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn(b"blk.0.experts_down: only embed, project and attend steps run here", refused.stderr)
+        self.assertEqual(self.left(), ["p.html", "p.json"])
+
+    def test_balance(self):
+        facts = json.loads(self.good("balance", "--steps", "12", "--json"))
+        violations = facts["max_violation"]
+        self.assertEqual((facts["rule"], len(violations)), ("quantile", 12))
+        self.assertEqual(facts, json.loads(self.good("balance", "--steps", "12", "--json")), "a seed is a stream")
+        self.assertLess(violations[-1], 0.5 * violations[0])
+        none = json.loads(self.good("balance", "--rule", "none", "--steps", "12", "--json"))["max_violation"]
+        self.assertEqual(none[0], violations[0], "the first step has no past")
+        self.assertGreater(min(none), max(violations[1:]))
+        other = json.loads(self.good("balance", "--steps", "12", "--seed", "2", "--json"))["max_violation"]
+        self.assertNotEqual(other, violations)
+        rows = self.good("balance", "--steps", "3").decode().splitlines()
+        self.assertEqual([row.split()[0] for row in rows], ["step", "1", "2", "3"])
+        self.assertAlmostEqual(float(rows[2].split()[1]), violations[1], delta=5e-4)
+        self.bad(2, ["--rule", "none, sign, quantile"], "balance", "--rule", "luck")
+        self.bad(2, "--experts", "balance", "--experts", "1")
+        self.bad(1, ["40 chosen", "[1, 31]"], "balance", "--chosen", "40")
+        self.bad(1, ["3000 shards", "10 tokens"], "balance", "--tokens", "10", "--shards", "3000")
+
+    def test_new(self):
+        folder = self.path("my")
+        written = json.loads(self.good("new", "rule", "TwoBest", "-o", folder, "--json"))
+        names = ["CMakeLists.txt", "two_best.hpp", "two_best_bench.cpp", "two_best_test.cpp"]
+        self.assertEqual(sorted(written), [os.path.join(folder, name) for name in names])
+        self.assertEqual(sorted(os.listdir(folder)), names)
+        self.assertIn("struct TwoBest", pathlib.Path(folder, "two_best.hpp").read_text())
+        self.bad(1, "two_best.hpp", "new", "rule", "TwoBest", "-o", folder)
+        self.bad(2, "walk|score|gate|rule NAME", "new")
+        self.bad(2, "walk|score|gate|rule NAME", "new", "walk")
+        self.bad(2, ["'monoid' is no kind", "walk, score, gate, rule"], "new", "monoid", "Mine")
+        for name in ("twoBest", "9", "A-b", "A" * 65):
+            self.bad(2, "must be a C++ type's name", "new", "walk", name)
+        self.assertEqual(self.left(), ["my"])
+
     def test_doctor_and_forced_levels(self):
         facts = json.loads(self.good("doctor", "--json"))
         for level in facts["levels"].split():
