@@ -2,8 +2,8 @@
 //
 // All query heads of a KV head share its keys: they are rows of one 16-row operand, and the rows that are left hold the
 // lower bf16 parts of the same queries, so that scores are exact to float32; the probabilities go back in as parts in
-// the same way. A warp owns keys 8 w .. 8 w + 7 of every leaf, with a running state of its own; the warps' states meet
-// in the chain's last leaf, the chains' states in the merge task, always first to last.
+// the same way. A warp owns keys 32 w .. 32 w + 31 of every block, with a running state of its own; the warps' states
+// meet in the first leaf of the chain's last block, the chains' states in the merge task, always first to last.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -22,14 +22,15 @@ __device__ __forceinline__ std::uint32_t bf16_pair(float low, float high) {
   const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const std::uint32_t*>(&two);
 }
-// Sums the parts of a row: rows `heads` apart, lanes 4 * heads apart.
-__device__ __forceinline__ float sum_parts(float x, int heads) {
+// Sums the parts of rows: `heads` rows apart, so 4 * heads lanes.
+template <int kCount>
+__device__ __forceinline__ void sum_parts(float (&x)[kCount], int heads) {
 #pragma unroll
   for (int z = 4; z < 32; z *= 2) {
-    const float other = __shfl_xor_sync(~0u, x, z);
-    x += z >= 4 * heads ? other : 0.f;
+    if (z < 4 * heads) continue;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) x[i] += __shfl_xor_sync(~0u, x[i], z);
   }
-  return x;
 }
 // Rows of the operands that one set of parts takes: the queries of a KV head, as a power of two.
 __device__ __forceinline__ int rows_of(int queries) {
@@ -43,21 +44,15 @@ __device__ void Consumer<S>::attend(const Record& r) {
   const int position = launch_.position + watch_.token, chains = chains_in_use(position);
   if (r.share < chains) {
     split_queries(r, wait_slice());
+    pass_slice();
     stamp(1);
     sm90::meet<kConsumers>();
     for (int chain = r.share; chain < chains; chain += r.sharers) attend_chain(r, chain);
-    pass_slice();
     if (chain_of(position) % r.sharers == r.share) pass_slice();
   }
-  sm90::meet<kConsumers>();
   stamp(2);
-  if (thread_ == 0) {
-    std::uint32_t* count = launch_.count;
-    if (chains == 1 && r.share == 0)  // no merge will follow
-      for (int s = 0; s < r.slices; ++s) sm90::counter_add(count + (r.out_counter + s) * kCounterWords, r.groups);
-    sm90::counter_add(count + r.parts * kCounterWords, 1);
-  }
   appended(r);
+  post();
   stamp(3);
 }
 
@@ -80,59 +75,91 @@ __device__ void Consumer<S>::split_queries(const Record& r, const float* queries
 
 template <class S>
 __device__ void Consumer<S>::attend_chain(const Record& r, int chain) {
-  State state{-1e30f, 0, {}, {}};
-  for (ChainLeaves leaves(chain, launch_.position + watch_.token); leaves.more(); leaves.next()) {
+  const int position = launch_.position + watch_.token;
+  State state{-1e30f, 0, {}};
+  for (ChainBlocks blocks(chain, position); blocks.more(); blocks.next()) {
     const int first_stage = ring_.at;
-    const bool last = leaves.last();
-    attend_leaf(r, leaves.leaf, last, state);
-    if (last) merge_warps(r, chain, state, first_stage);
+    for (int i = 0; i < blocks.leaves(); ++i) {
+      const bool keep = blocks.last() && i == 0;
+      const bool own = i == warp_ / kLeafWarps && blocks.leaf * kLeafKeys + warp_ * kWarpKeys <= position;
+      if (own) attend_leaf(r, blocks.leaf + i, keep, state);
+      if (!own) pass_leaf(keep);
+    }
+    const int seen = (position - blocks.leaf * kLeafKeys) / kWarpKeys + 1;  // warps with a key of this block
+    if (blocks.last())
+      merge_warps(r, chain, state, first_stage, blocks.first() ? min(seen, kConsumerWarps) : kConsumerWarps);
   }
 }
 
-// One leaf of keys and values; the slots of a chain's last leaf are kept for merge_warps.
+// A leaf of other warps' keys, or the slots of one that is kept for merge_warps.
 template <class S>
-__device__ void Consumer<S>::attend_leaf(const Record& r, int leaf, bool last, State& state) {
+__device__ void Consumer<S>::pass_leaf(bool keep) {
+  for (int i = 0; i < S::kLeafSlots; ++i) {
+    wait_stage();
+    if (!keep) free_stage(ring_.at);
+    ring_.next();
+  }
+}
+
+// This warp's keys and values of one leaf; `keep` leaves its slots to merge_warps.
+template <class S>
+__device__ void Consumer<S>::attend_leaf(const Record& r, int leaf, bool keep, State& state) {
   const int position = launch_.position + watch_.token, heads = rows_of(r.queries), g = lane_ / 4, t = lane_ % 4;
-  const bool appends = leaf == position / kLeafKeys && warp_ == position % kLeafKeys / 8;
-  const int row = 8 * warp_ + lane_ % 8;  // of the panel: the key whose 16-byte chunks this lane names
-  float s[4] = {0, 0, 0, 0}, odd[4] = {0, 0, 0, 0};
-  std::uint32_t p[2] = {0, 0};
+  const int first = warp_ % kLeafWarps * kWarpKeys;  // row of the leaf
+  const bool appends = leaf == position / kLeafKeys && position % kLeafKeys / kWarpKeys == warp_ % kLeafWarps;
+  float s[kWarpKeys / 8][4];
+  std::uint32_t p[kWarpKeys / 16][4];
+#pragma unroll
+  for (int n = 0; n < kWarpKeys / 8; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) s[n][i] = 0;
 #pragma unroll
   for (int panel = 0; panel < 2 * S::kPanels; ++panel) {
     if (panel % S::kSlotPanels == 0) wait_stage();
     std::uint8_t* at = stage() + panel % S::kSlotPanels * kPanelBytes;
     if (appends) append(r, leaf, panel, at);
-    const std::uint32_t line = sm90::shared_address(at) + row * 128;
+    const std::uint32_t rows = sm90::shared_address(at) + first * 128;
+    if (panel < S::kPanels) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const std::uint32_t chunk = line + ((half * 4 + lane_ / 8) ^ (row % 8)) * 16;
-      std::uint32_t m[4];
-      if (panel < S::kPanels) {
-        sm90::load_matrices(m, chunk);
+      for (int half = 0; half < 2; ++half) {
+        const uint4 low = shared_.queries[panel * 4 + half * 2][lane_];
+        const uint4 high = shared_.queries[panel * 4 + half * 2 + 1][lane_];
+        const std::uint32_t q[2][4] = {{low.x, low.y, low.z, low.w}, {high.x, high.y, high.z, high.w}};
+        std::uint32_t m[kWarpKeys / 8][4];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const uint4 own = shared_.queries[panel * 4 + half * 2 + i][lane_];
-          const std::uint32_t q[4] = {own.x, own.y, own.z, own.w};
-          sm90::mma_bf16(i == 0 ? s : odd, q, m[2 * i], m[2 * i + 1]);
-        }
-      } else {
-        sm90::load_matrices_transposed(m, chunk);
+        for (int n = 0; n < kWarpKeys / 8; ++n)
+          sm90::load_matrices(m[n], rows + (8 * n + lane_ % 8) * 128 + ((half * 4 + lane_ / 8) ^ (lane_ % 8)) * 16);
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-          sm90::mma_bf16_k8(state.out[(panel - S::kPanels) * 8 + half * 4 + i], p[0], p[1], m[i]);
+        for (int i = 0; i < 2; ++i)
+#pragma unroll
+          for (int n = 0; n < kWarpKeys / 8; ++n) sm90::mma_bf16(s[n], q[i], m[n][2 * i], m[n][2 * i + 1]);
+      }
+    } else {
+#pragma unroll
+      for (int chunk = 0; chunk < 8; ++chunk) {
+        std::uint32_t m[4];
+        sm90::load_matrices_transposed(m, rows + lane_ * 128 + (chunk ^ (lane_ % 8)) * 16);
+        auto& out = state.out[(panel - S::kPanels) * 8 + chunk];
+        sm90::mma_bf16(out, p[0], m[0], m[1]);
+        sm90::mma_bf16(out, p[1], m[2], m[3]);
       }
     }
     if (panel + 1 == S::kPanels) {
+      float scores[kWarpKeys / 4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) s[i] += odd[i];
-      const float scores[2] = {sum_parts(s[0] + s[2], heads), sum_parts(s[1] + s[3], heads)};
-      softmax_step(leaf * kLeafKeys + 8 * warp_ + 2 * t, position, scores, state);
-      p[0] = bf16_pair(bf16_part(state.p[0], g / heads), bf16_part(state.p[1], g / heads));
-      p[1] = bf16_pair(bf16_part(state.p[0], (g + 8) / heads), bf16_part(state.p[1], (g + 8) / heads));
+      for (int i = 0; i < kWarpKeys / 4; ++i) scores[i] = s[i / 2][i % 2] + s[i / 2][2 + i % 2];
+      sum_parts(scores, heads);
+      softmax_step(leaf * kLeafKeys + first + 2 * t, position, scores, state);
+#pragma unroll
+      for (int i = 0; i < kWarpKeys / 4; ++i) {
+        const int j = i / 2 * 2;
+        p[i / 4][i % 4] =
+            bf16_pair(bf16_part(scores[j], (g + i % 2 * 8) / heads), bf16_part(scores[j + 1], (g + i % 2 * 8) / heads));
+      }
     }
     if ((panel + 1) % S::kSlotPanels != 0) continue;
-    if (!last && appends) sm90::fence_bulk_shared();
-    if (!last) free_stage(ring_.at);
+    if (!keep && appends) sm90::fence_bulk_shared();
+    if (!keep) free_stage(ring_.at);
     ring_.next();
   }
 }
@@ -141,7 +168,7 @@ __device__ void Consumer<S>::attend_leaf(const Record& r, int leaf, bool last, S
 template <class S>
 __device__ void Consumer<S>::appended(const Record& r) {
   const int position = launch_.position + watch_.token;
-  if (chain_of(position) % r.sharers != r.share || warp_ != position % kLeafKeys / 8) return;
+  if (chain_of(position) % r.sharers != r.share || warp_ != position % kBlockKeys / kWarpKeys) return;
   sm90::fence_bulk();
   __syncwarp();
   if (lane_ == 0) shared_.appended = static_cast<unsigned>(watch_.token * kTokenAttends + r.in_version + 1);
@@ -150,11 +177,9 @@ __device__ void Consumer<S>::appended(const Record& r) {
 // Writes this token's key or value, two numbers a lane, over its row of a panel, and into the cache.
 template <class S>
 __device__ void Consumer<S>::append(const Record& r, int leaf, int panel, std::uint8_t* at) {
-  Place<S::kSlices> place = slices_;
-  place.next();
-  watch_.barrier(sm90::shared_address(&shared_.slice_full[place.at]), place.parity);
+  const float* made = wait_slice();
   const int row = (launch_.position + watch_.token) % kLeafKeys;
-  const float2 two = *reinterpret_cast<const float2*>(shared_.slices[place.at] + panel * kPanelDims + 2 * lane_);
+  const float2 two = *reinterpret_cast<const float2*>(made + panel * kPanelDims + 2 * lane_);
   const int byte = row * 128 + ((lane_ / 4) ^ (row % 8)) * 16 + lane_ % 4 * 4;
   const std::uint32_t bits = bf16_pair(two.x, two.y);
   *reinterpret_cast<std::uint32_t*>(at + byte) = bits;
@@ -164,20 +189,25 @@ __device__ void Consumer<S>::append(const Record& r, int leaf, int panel, std::u
   __syncwarp();
 }
 
-// Scores of keys `key` and `key` + 1, in units of log2(e): their probabilities go to state.p.      Milakov & Gimelshein
-// 2018
+// Scores, in units of log2(e), of keys `key`, + 1, + 8, + 9, + 16, ...: replaced by their probabilities.      Milakov &
+// Gimelshein 2018
 template <class S>
-__device__ void Consumer<S>::softmax_step(int key, int position, const float (&scores)[2], State& state) {
-  const bool seen[2] = {key <= position, key + 1 <= position};
-  float largest = fmaxf(seen[0] ? scores[0] : -1e30f, seen[1] ? scores[1] : -1e30f);
+__device__ void Consumer<S>::softmax_step(int key, int position, float (&scores)[kWarpKeys / 4], State& state) {
+  float largest = -1e30f;
+#pragma unroll
+  for (int i = 0; i < kWarpKeys / 4; ++i) {
+    if (key + i / 2 * 8 + i % 2 > position) scores[i] = -INFINITY;
+    largest = fmaxf(largest, scores[i]);
+  }
   largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
   largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
   largest = fmaxf(largest, state.largest);
   const float keep = exp2f(state.largest - largest);
   state.largest = largest;
+  float sum = 0;
 #pragma unroll
-  for (int i = 0; i < 2; ++i) state.p[i] = seen[i] ? exp2f(scores[i] - largest) : 0.f;
-  state.sum = state.sum * keep + (state.p[0] + state.p[1]);
+  for (int i = 0; i < kWarpKeys / 4; ++i) scores[i] = exp2f(scores[i] - largest), sum += scores[i];
+  state.sum = state.sum * keep + sum;
   if (__all_sync(~0u, keep == 1.f)) return;
 #pragma unroll
   for (int n = 0; n < kDim / 8; ++n) {
@@ -187,46 +217,52 @@ __device__ void Consumer<S>::softmax_step(int key, int position, const float (&s
   }
 }
 
+// Where a warp leaves its state, [query][kDim]: an eighth of a kept leaf.
 template <class S>
-__device__ void Consumer<S>::merge_warps(const Record& r, int chain, State& state, int first_stage) {
+__device__ float* Consumer<S>::scratch(int first_stage, int warp) const {
+  constexpr int kBytes = 2 * S::kPanels * kPanelBytes / kConsumerWarps;
+  static_assert(kMostQueries * kDim * 4 <= kBytes);
+  const int panel = warp * kBytes / kPanelBytes, stage = (first_stage + panel / S::kSlotPanels) % S::kStages;
+  return reinterpret_cast<float*>(shared_.ring + stage * S::kSlotBytes + panel % S::kSlotPanels * kPanelBytes +
+                                  warp * kBytes % kPanelBytes);
+}
+
+// The chain's state from those of its first `warps` warps, the others having seen no key.
+template <class S>
+__device__ void Consumer<S>::merge_warps(const Record& r, int chain, const State& state, int first_stage, int warps) {
   const int heads = rows_of(r.queries), g = lane_ / 4, t = lane_ % 4, n = r.queries * kDim;
-  // Head h's numbers of a warp lie in the warp's own rows of a panel, which hold 256 floats; the next warp's 1 KB on.
-  const auto scratch = [&](int head) {
-    const int panel = head * kDim / 256;
-    std::uint8_t* slot = shared_.ring + (first_stage + panel / S::kSlotPanels) % S::kStages * S::kSlotBytes;
-    return reinterpret_cast<float*>(slot + panel % S::kSlotPanels * kPanelBytes) + head * kDim % 256;
-  };
   float sum = state.sum;
   sum += __shfl_xor_sync(~0u, sum, 1);
   sum += __shfl_xor_sync(~0u, sum, 2);
-  if (g < r.queries && t == 0) shared_.largest[warp_][g] = state.largest, shared_.sum[warp_][g] = sum;
-  __syncwarp();
-  float* own = scratch(min(g, r.queries - 1)) + warp_ * 256 + 2 * t;
+  float out[kDim / 4];
 #pragma unroll
-  for (int i = 0; i < kDim / 8; ++i) {
-    const float2 two{sum_parts(state.out[i][0] + state.out[i][2], heads),
-                     sum_parts(state.out[i][1] + state.out[i][3], heads)};
-    if (g < r.queries) *reinterpret_cast<float2*>(own + i * 8) = two;
+  for (int i = 0; i < kDim / 4; ++i) out[i] = state.out[i / 2][i % 2] + state.out[i / 2][2 + i % 2];
+  sum_parts(out, heads);
+  sm90::meet<kConsumers>();  // the kept leaf has been read
+  if (g < r.queries && warp_ < warps) {
+    if (t == 0) shared_.largest[warp_][g] = state.largest, shared_.sum[warp_][g] = sum;
+    float* own = scratch(first_stage, warp_) + g * kDim + 2 * t;
+#pragma unroll
+    for (int i = 0; i < kDim / 8; ++i) *reinterpret_cast<float2*>(own + i * 8) = float2{out[2 * i], out[2 * i + 1]};
   }
   sm90::meet<kConsumers>();
   const bool alone = chains_in_use(launch_.position + watch_.token) == 1;
   for (int i = thread_; i < n; i += kConsumers) {
     const int head = i / kDim;
-    const float* parts = scratch(head) + i % kDim;
-    float largest = shared_.largest[0][head], total = 0, out = 0;
-    for (int w = 1; w < kConsumerWarps; ++w) largest = fmaxf(largest, shared_.largest[w][head]);
+    float largest = shared_.largest[0][head], total = 0, y = 0;
+    for (int w = 1; w < warps; ++w) largest = fmaxf(largest, shared_.largest[w][head]);
 #pragma unroll
     for (int w = 0; w < kConsumerWarps; ++w) {
+      if (w >= warps) break;
       const float f = exp2f(shared_.largest[w][head] - largest);
       total = fmaf(f, shared_.sum[w][head], total);
-      out = fmaf(f, parts[w * 256], out);
+      y = fmaf(f, scratch(first_stage, w)[i], y);
     }
     float* part = launch_.arena + r.out + (r.kv_head * kChains + chain) * (n + 2 * r.queries);
-    __stcg(alone ? launch_.arena + r.residual + r.kv_head * n + i : part + i, alone ? out / total : out);
+    __stcg(alone ? launch_.arena + r.residual + r.kv_head * n + i : part + i, alone ? y / total : y);
     if (!alone && i % kDim == 0) __stcg(reinterpret_cast<float2*>(part + n + 2 * head), float2{largest, total});
   }
   for (int i = 0; i < S::kLeafSlots; ++i) free_written_stage((first_stage + i) % S::kStages);
-  if (r.sharers < kChains) sm90::meet<kConsumers>();  // the next chain writes `largest` and `sum` again
 }
 
 // Outputs of this CTA's share, from the states of all chains. A warp's 32 outputs are of one head; lane c holds chain
@@ -234,9 +270,8 @@ __device__ void Consumer<S>::merge_warps(const Record& r, int chain, State& stat
 template <class S>
 __device__ void Consumer<S>::merge(const Record& r) {
   const int chains = chains_in_use(launch_.position + watch_.token), n = r.queries * kDim, count = n / r.sharers;
-  if (chains == 1) return;
   const int state = n + 2 * r.queries;
-  for (int base = warp_ * 32; base < count; base += kConsumers) {
+  for (int base = warp_ * 32; chains > 1 && base < count; base += kConsumers) {
     if (lane_ == 0) watch_.counter(r.parts, r.in_version);
     __syncwarp();  // the others' loads stay behind lane 0's wait
     stamp(1);
@@ -258,9 +293,10 @@ __device__ void Consumer<S>::merge(const Record& r) {
 #pragma unroll
     for (int c = 0; c < kChains; ++c) y = fmaf(__shfl_sync(~0u, factor, c), out[c], y);
     if (base + lane_ < count) __stcg(launch_.arena + r.out + r.kv_head * n + i, y / total);
-    announce(r.out_counter, r.kv_head * n + first, min(32, count - base));
-    stamp(3);
   }
+  stamp(2);
+  post();
+  stamp(3);
 }
 
 }  // namespace fourfold::cuda::persistent

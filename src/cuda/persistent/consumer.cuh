@@ -36,7 +36,9 @@ class Consumer {
         warp_(threadIdx.x / 32),
         lane_(threadIdx.x % 32),
         full_(sm90::shared_address(shared.full)),
-        empty_(sm90::shared_address(shared.empty)) {}
+        empty_(sm90::shared_address(shared.empty)) {
+    posts_.parity = 1;
+  }
 
   __device__ void run(Tasks tasks);
 
@@ -80,12 +82,14 @@ class Consumer {
         sm90::global_nanoseconds();
   }
 
-  // Outputs [first, first + n) that this warp wrote: one arrival for each slice they touch.
-  __device__ void announce(int counter, int first, int n) {
+  // This warp's part of the task is written.
+  __device__ void post() {
     __syncwarp();
-    if (lane_ != 0 || n <= 0) return;
-    for (int s = first / Tile::kColumns; s * Tile::kColumns < first + n; ++s)
-      sm90::counter_add(launch_.count + (counter + s) * kCounterWords, 1);
+    if (lane_ == 0) {
+      watch_.barrier(sm90::shared_address(&shared_.announced[posts_.at]), posts_.parity);
+      sm90::Barrier{sm90::shared_address(&shared_.posted[posts_.at])}.arrive();
+    }
+    posts_.next();
   }
 
   // ---- Project ----
@@ -99,16 +103,17 @@ class Consumer {
   struct State {
     float largest, sum;  // of the head in this lane's rows; `sum` of this lane's keys only
     float out[kDim / 8][4];
-    float p[2];  // of this lane's keys of the leaf
   };
   __device__ void attend(const Record& r);
   __device__ void split_queries(const Record& r, const float* queries);
   __device__ void attend_chain(const Record& r, int chain);
-  __device__ void attend_leaf(const Record& r, int leaf, bool last, State& state);
+  __device__ void attend_leaf(const Record& r, int leaf, bool keep, State& state);
+  __device__ void pass_leaf(bool keep);
   __device__ void append(const Record& r, int leaf, int panel, std::uint8_t* at);
   __device__ void appended(const Record& r);
-  __device__ void softmax_step(int key, int position, const float (&scores)[2], State& state);
-  __device__ void merge_warps(const Record& r, int chain, State& state, int first_stage);
+  __device__ void softmax_step(int key, int position, float (&scores)[kWarpKeys / 4], State& state);
+  __device__ float* scratch(int first_stage, int warp) const;
+  __device__ void merge_warps(const Record& r, int chain, const State& state, int first_stage, int warps);
   __device__ void merge(const Record& r);
 
   const Launch& launch_;
@@ -117,6 +122,7 @@ class Consumer {
   int thread_, warp_, lane_, task_ = 0;
   Place<S::kStages> ring_;
   Place<S::kSlices> slices_;
+  Place<kPosts> posts_;
   unsigned long long best_ = 0;
   std::uint32_t full_, empty_;  // addresses of the ring's barriers
 };
@@ -211,6 +217,7 @@ __device__ void Consumer<S>::project(const Record& r) {
   if (own && r.extra != 0) y += __ldg(reinterpret_cast<const float*>(r.extra) + row);
   stamp(2);
   finish(r, y, residual, row);
+  post();
   stamp(3);
   free_written_stage(ring_.at);
   ring_.next();
@@ -232,14 +239,13 @@ __device__ void Consumer<S>::finish(const Record& r, float y, float residual, in
       const float up = __shfl_down_sync(~0u, y, 16);
       if (lane_ < min(mine, 16) && first / 2 + lane_ < static_cast<int>(r.rows))
         __stcg(launch_.arena + r.out + first / 2 + lane_, y / (1 + __expf(-y)) * up);
-      return announce(r.out_counter, first / 2, mine > 0 ? 16 : 0);
+      break;
     }
     case Finish::logits:
       if (!own) return;
       if (launch_.logits != nullptr) __stcs(launch_.logits + static_cast<std::int64_t>(watch_.token) * r.rows + row, y);
-      return keep_best(y, row);
+      keep_best(y, row);
   }
-  announce(r.out_counter, first, mine);
 }
 
 // With a temperature, the largest of logit / temperature + Gumbel noise is a sample of the softmax.   Maddison et al.
@@ -263,8 +269,8 @@ __device__ void Consumer<S>::sample() {
     unsigned long long best = 0;
     for (int w = 0; w < kConsumerWarps; ++w) best = max(best, shared_.best[w]);
     atomicMax(launch_.best + watch_.token, best);
-    sm90::counter_add(launch_.count + launch_.sampled * kCounterWords, 1);
   }
+  post();
 }
 
 }  // namespace fourfold::cuda::persistent

@@ -2,6 +2,7 @@
 // Memory binds: the weights, and the keys and values in sight, are read once a token.
 #pragma once
 
+#include "cuda/persistent/announcer.cuh"
 #include "cuda/persistent/attend.cuh"
 #include "cuda/persistent/consumer.cuh"
 #include "cuda/persistent/loader.cuh"
@@ -20,6 +21,10 @@ __device__ void prepare(const Launch& launch, Shared<S>& shared) {
     for (int i = 0; i < S::kSlices; ++i) {
       sm90::Barrier{sm90::shared_address(&shared.slice_full[i])}.init(1);
       sm90::Barrier{sm90::shared_address(&shared.slice_empty[i])}.init(kConsumerWarps);
+    }
+    for (int i = 0; i < kPosts; ++i) {
+      sm90::Barrier{sm90::shared_address(&shared.posted[i])}.init(kConsumerWarps);
+      sm90::Barrier{sm90::shared_address(&shared.announced[i])}.init(1);
     }
     sm90::publish_barriers();
     shared.appended = 0;
@@ -44,7 +49,9 @@ __global__ void __launch_bounds__(kThreads, 1) persistent_step(const __grid_cons
     sm90::give_registers<S::kHelperRegisters>();
     if (warp < kConsumerWarps + S::kWorkingLoaders) {
       Loader<S>(launch, shared, warp - kConsumerWarps).run(tasks);
-    } else if (warp == kConsumerWarps + kLoaders) {
+    } else if (warp == kAnnouncer) {
+      Announcer<S>(launch, shared).run(tasks);
+    } else if (warp == kProducer) {
       Producer<S>(launch, shared).run(tasks);
     }
   }

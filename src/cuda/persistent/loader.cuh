@@ -133,32 +133,39 @@ class Loader {
   }
 
   __device__ void attend(const Record& r) {
-    const int position = launch_.position + watch_.token, chain = chain_of(position);
+    const int position = launch_.position + watch_.token;
     const int n = r.queries * S::kDim, own_slice = r.kv_head * n / S::Tile::kColumns;
     if (r.share >= chains_in_use(position)) return;
     if (mine()) {
+      const Turn turn = turn_of(r, r.norm, position);
       float* to = slot();
       for (int s = own_slice; s * S::Tile::kColumns < (r.kv_head + 1) * n; ++s) wait(r.in_counter + s, r.in_version);
       const float* queries = launch_.arena + r.in + r.kv_head * n;
+      float4 q[kVectors];
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         const int at = (i * 32 + lane_) * 4;
-        float4 q = at < n ? __ldcg(reinterpret_cast<const float4*>(queries + at)) : float4{0, 0, 0, 0};
-        q = turned(r, q, r.norm, position);
-        if (at < n) reinterpret_cast<float4*>(to)[i * 32 + lane_] = times(q, r.scale);
+        q[i] = at < n ? __ldcg(reinterpret_cast<const float4*>(queries + at)) : float4{0, 0, 0, 0};
+      }
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        const int at = (i * 32 + lane_) * 4;
+        const float4 turned_q = turned(r, q[i], r.norm != 0, turn);
+        if (at < n) reinterpret_cast<float4*>(to)[i * 32 + lane_] = times(turned_q, r.scale);
       }
       done();
     }
     room_.next();
-    if (chain % r.sharers != r.share) return;
+    if (chain_of(position) % r.sharers != r.share) return;
     if (mine()) {
+      const Turn turn = turn_of(r, r.extra, position);
       float* to = slot();
       const int key = r.kv_heads * n + r.kv_head * S::kDim, value = key + r.kv_heads * S::kDim;
       wait(r.in_counter + key / S::Tile::kColumns, r.in_version, r.in_counter + value / S::Tile::kColumns);
       const int at = lane_ * 4 % S::kDim;
       const float4 k = __ldcg(reinterpret_cast<const float4*>(launch_.arena + r.in + key + at));
       const float4 v = __ldcg(reinterpret_cast<const float4*>(launch_.arena + r.in + value + at));
-      *reinterpret_cast<float4*>(to + at) = turned(r, k, r.extra, position);
+      *reinterpret_cast<float4*>(to + at) = turned(r, k, r.extra != 0, turn);
       *reinterpret_cast<float4*>(to + S::kDim + at) = v;
       done();
     }
@@ -167,26 +174,35 @@ class Loader {
 
   static __device__ float4 times(float4 x, float f) { return {x.x * f, x.y * f, x.z * f, x.w * f}; }
 
-  // Four numbers of a head of which S::kDim / 4 lanes hold the others: normed, then turned by their position.
-  __device__ float4 turned(const Record& r, float4 x, std::uint64_t norm, int position) const {
+  // What four numbers of a head, which S::kDim / 4 lanes hold, are normed and turned with: loaded before they arrive.
+  struct Turn {
+    float4 weights, first, second;  // {cos, sin} of two dims each
+  };
+  __device__ Turn turn_of(const Record& r, std::uint64_t norm, int position) const {
     const int dim = lane_ * 4 % S::kDim;
-    if (norm != 0) {
+    Turn out{};
+    if (norm != 0) out.weights = __ldg(reinterpret_cast<const float4*>(reinterpret_cast<const float*>(norm) + dim));
+    if (r.turns == 0) return out;
+    const auto* turns = reinterpret_cast<const float2*>(r.turns) + static_cast<std::int64_t>(position) * (S::kDim / 2);
+    const auto* own = reinterpret_cast<const float4*>(turns + (r.interleaved != 0 ? dim / 2 : dim % (S::kDim / 2)));
+    out.first = __ldg(own);
+    if (r.interleaved == 0) out.second = __ldg(own + 1);
+    return out;
+  }
+  __device__ float4 turned(const Record& r, float4 x, bool normed, const Turn& turn) const {
+    if (normed) {
       float squares = x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w);
 #pragma unroll
       for (int z = 1; z < S::kDim / 4; z *= 2) squares += __shfl_xor_sync(~0u, squares, z);
       const float f = rsqrtf(squares / S::kDim + r.eps);
-      const float4 w = __ldg(reinterpret_cast<const float4*>(reinterpret_cast<const float*>(norm) + dim));
+      const float4 w = turn.weights;
       x = {x.x * f * w.x, x.y * f * w.y, x.z * f * w.z, x.w * f * w.w};
     }
     if (r.turns == 0) return x;
-    const auto* turns = reinterpret_cast<const float2*>(r.turns) + static_cast<std::int64_t>(position) * (S::kDim / 2);
-    if (r.interleaved != 0) {
-      const float4 t = __ldg(reinterpret_cast<const float4*>(turns + dim / 2));
+    const float4 t = turn.first, u = turn.second;
+    if (r.interleaved != 0)
       return {x.x * t.x - x.y * t.y, x.x * t.y + x.y * t.x, x.z * t.z - x.w * t.w, x.z * t.w + x.w * t.z};
-    }
-    const float4 t = __ldg(reinterpret_cast<const float4*>(turns + dim % (S::kDim / 2)));
-    const float4 u = __ldg(reinterpret_cast<const float4*>(turns + dim % (S::kDim / 2)) + 1);
-    const float sign = dim < S::kDim / 2 ? -1.f : 1.f;
+    const float sign = lane_ * 4 % S::kDim < S::kDim / 2 ? -1.f : 1.f;
     const float4 y{partner(x.x), partner(x.y), partner(x.z), partner(x.w)};
     return {x.x * t.x + sign * y.x * t.y, x.y * t.z + sign * y.y * t.w, x.z * u.x + sign * y.z * u.y,
             x.w * u.z + sign * y.w * u.w};

@@ -1,7 +1,8 @@
 // What the roles of a persistent CTA share: sizes, shared memory, rings, and waits that give up in time.
 //
-// Warps 0..7 consume, the next kLoaders bring activations, the last one streams weights, keys and values through a ring
-// of slots. A slot holds one weight tile, or panels (64 positions x 64 dims, 8 KB) of keys and values.
+// Warps 0..7 consume, the next kLoaders bring activations, one announces what tasks made, the last one streams weights,
+// keys and values through a ring of slots. A slot holds one weight tile, or panels (64 positions x 64 dims, 8 KB) of
+// keys and values.
 #pragma once
 
 #include "cuda/cache.hpp"
@@ -15,8 +16,12 @@ namespace fourfold::cuda::persistent {
 inline constexpr int kConsumerWarps = kTileStrips;
 inline constexpr int kConsumers = kConsumerWarps * 32;
 inline constexpr int kLoaders =
-    7;  // warps; those that work are no more than slots, which their barriers' parity relies on
-inline constexpr int kThreads = kConsumers + kLoaders * 32 + 32;
+    6;  // warps; those that work are no more than slots, which their barriers' parity relies on
+inline constexpr int kAnnouncer = kConsumerWarps + kLoaders, kProducer = kAnnouncer + 1;  // warps
+inline constexpr int kThreads = (kProducer + 1) * 32;
+inline constexpr int kPosts = 4;                               // tasks that are done and not announced yet
+inline constexpr int kWarpKeys = kBlockKeys / kConsumerWarps;  // of a block, that one warp attends to
+inline constexpr int kLeafWarps = kLeafKeys / kWarpKeys;
 inline constexpr int kTokenAttends = 1 << 12;  // attends of one token are fewer
 inline constexpr int kPanelBytes = kLeafKeys * kPanelDims * 2;
 inline constexpr int kSharedBytes = 227 * 1024;  // of a CTA that has its SM to itself
@@ -55,6 +60,7 @@ struct Shared {
   CounterTarget targets[kMostCounters];
   Record records[kThreads / 32];  // what each warp works on
   unsigned long long full[S::kStages], empty[S::kStages], slice_full[S::kSlices], slice_empty[S::kSlices];
+  unsigned long long posted[kPosts], announced[kPosts];
   volatile unsigned dead;      // nothing is waited for any more
   volatile unsigned appended;  // attends of this CTA that wrote their token's key and value
 };
@@ -152,22 +158,18 @@ class Tasks {
   std::uint32_t word_ = 0;
 };
 
-// Leaves of a chain that hold positions up to `position`, first to last.
-struct ChainLeaves {
-  int leaf, end;
-  static constexpr int kBlockLeaves = kBlockKeys / kLeafKeys;
+// Blocks of a chain that hold positions up to `position`, first to last.
+struct ChainBlocks {
+  int leaf, end;  // first leaf of the block; leaves in all
+  static constexpr int kLeaves = kBlockKeys / kLeafKeys, kStride = kChains * kLeaves;
 
-  __device__ __forceinline__ ChainLeaves(int chain, int position)
-      : leaf(chain * kBlockLeaves), end(position / kLeafKeys + 1) {}
+  __device__ __forceinline__ ChainBlocks(int chain, int position)
+      : leaf(chain * kLeaves), end(position / kLeafKeys + 1) {}
   __device__ __forceinline__ bool more() const { return leaf < end; }
-  __device__ __forceinline__ void next() {
-    if (++leaf % kBlockLeaves == 0) leaf += (kChains - 1) * kBlockLeaves;
-  }
-  __device__ __forceinline__ bool last() const {
-    ChainLeaves after = *this;
-    after.next();
-    return !after.more();
-  }
+  __device__ __forceinline__ void next() { leaf += kStride; }
+  __device__ __forceinline__ bool first() const { return leaf < kStride; }
+  __device__ __forceinline__ bool last() const { return leaf + kStride >= end; }
+  __device__ __forceinline__ int leaves() const { return min(kLeaves, end - leaf); }
 };
 __device__ __forceinline__ int chain_of(int position) { return position / kBlockKeys % kChains; }
 __device__ __forceinline__ int chains_in_use(int position) { return min(kChains, position / kBlockKeys + 1); }

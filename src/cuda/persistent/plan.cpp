@@ -202,8 +202,9 @@ class Maker {
 
   void add_shares(const Phase& phase) {
     plan_.phases.push_back(phase);
+    const int turn = phase.in.version;  // so that no CTA has the first chain, often the longest, in every layer
     for (int cta = 0; cta < phase.kv_heads * phase.sharers; ++cta)
-      tasks(cta).push_back({last_phase(), 0, 0, 0, cta / phase.sharers, cta % phase.sharers});
+      tasks(cta).push_back({last_phase(), 0, 0, 0, cta / phase.sharers, (cta + turn) % phase.sharers});
   }
 
   void add_sample() {
@@ -255,13 +256,11 @@ void wait_for(const Plan& plan, Ref ref, Span span, Footprint& out) {
   out.reads.push_back({ref, span});
 }
 
-// One arrival for each slice that a warp's outputs touch; `per_warp` outputs each.
-void announce(const Buffer& buffer, Span span, int per_warp, std::vector<Arrival>& out) {
+// One arrival for each slice that a task's outputs touch.
+void announce(const Buffer& buffer, Span span, std::vector<Arrival>& out) {
   if (buffer.first_counter < 0) return;
-  for (int at = span.first; at < span.last(); at += per_warp) {
-    const int end = std::min(at + per_warp, span.last());
-    for (int s = at / buffer.slice; s * buffer.slice < end; ++s) out.push_back({buffer.first_counter + s, 1});
-  }
+  for (int s = span.first / buffer.slice; s * buffer.slice < span.last(); ++s)
+    out.push_back({buffer.first_counter + s, 1});
 }
 
 void project_footprint(const Plan& plan, const Phase& phase, const Task& task, Footprint& out) {
@@ -278,7 +277,7 @@ void project_footprint(const Plan& plan, const Phase& phase, const Task& task, F
   const Span span = outputs_of(phase, task);
   if (phase.finish == Finish::add && phase.residual.buffer >= 0) out.reads.push_back({phase.residual, span});
   out.writes.push_back({phase.out, span});
-  announce(plan.buffer(phase.out), span, phase.finish == Finish::gated ? kWarpOutputs / 2 : kWarpOutputs, out.arrivals);
+  announce(plan.buffer(phase.out), span, out.arrivals);
 }
 
 void attend_footprint(const Plan& plan, const Phase& phase, const Task& task, Footprint& out) {
@@ -298,7 +297,7 @@ void merge_footprint(const Plan& plan, const Phase& phase, const Task& task, Foo
   out.reads.push_back({phase.in, {task.kv_head * kChains * state, kChains * state}});
   const Span span{task.kv_head * phase.head_outputs() + task.share * count, count};
   out.writes.push_back({phase.out, span});
-  announce(plan.buffer(phase.out), span, kWarpOutputs, out.arrivals);
+  announce(plan.buffer(phase.out), span, out.arrivals);
 }
 
 }  // namespace

@@ -16,11 +16,10 @@
 
 namespace fourfold::cuda::persistent {
 
-inline constexpr int kGroupRows = 16;    // rows of a weight tile: a row group
-inline constexpr int kMaxGroups = 14;    // row groups whose sums a task keeps in registers
-inline constexpr int kWarpOutputs = 32;  // rows that one warp finishes and announces
-inline constexpr int kBlockKeys = 256;   // keys of one block of attention
-inline constexpr int kChains = 16;       // block b belongs to chain b % kChains; a chain has one running state
+inline constexpr int kGroupRows = 16;   // rows of a weight tile: a row group
+inline constexpr int kMaxGroups = 14;   // row groups whose sums a task keeps in registers
+inline constexpr int kBlockKeys = 256;  // keys of one block of attention
+inline constexpr int kChains = 16;      // block b belongs to chain b % kChains; a chain has one running state
 
 // Of one token, numbers within a buffer.
 struct Span {

@@ -45,11 +45,13 @@ class Producer {
     const auto* head = reinterpret_cast<const std::uint8_t*>(r.tiles) + r.kv_head * launch_.cache_head_bytes;
     constexpr int kBytes = S::kSlotPanels * kPanelBytes;
     for (int chain = r.share; chain < kChains; chain += r.sharers)
-      for (ChainLeaves leaves(chain, position); leaves.more(); leaves.next()) {
-        if (watch_.token > 0 && leaves.leaf == (position - 1) / kLeafKeys) wait_for_last_token(r.in_version);
-        const std::uint8_t* leaf = head + static_cast<std::int64_t>(leaves.leaf) * 2 * S::kPanels * kPanelBytes;
-        for (int i = 0; i < S::kLeafSlots; ++i) issue(leaf + i * kBytes, kBytes, S::kFlyEdge);
-      }
+      for (ChainBlocks blocks(chain, position); blocks.more(); blocks.next())
+        for (int i = 0; i < blocks.leaves() * S::kLeafSlots; ++i) {
+          const int leaf = blocks.leaf + i / S::kLeafSlots;
+          if (watch_.token > 0 && leaf == (position - 1) / kLeafKeys) wait_for_last_token(r.in_version);
+          const std::uint8_t* at = head + static_cast<std::int64_t>(leaf) * 2 * S::kPanels * kPanelBytes;
+          issue(at + i % S::kLeafSlots * kBytes, kBytes, blocks.first() || blocks.last() ? S::kFlyEdge : S::kFly);
+        }
   }
 
   // The token before wrote its key and value into this leaf, in this CTA.
