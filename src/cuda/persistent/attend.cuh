@@ -3,41 +3,35 @@
 // All query heads of a KV head share its keys: they are rows of one 16-row operand, and the rows that are left hold the
 // lower bf16 parts of the same queries, so that scores are exact to float32; the probabilities go back in as parts in
 // the same way. A warp owns keys 32 w .. 32 w + 31 of every block, with a running state of its own; the warps' states
-// meet in the first leaf of the chain's last block, the chains' states in the merge task, always first to last.
+// meet in the first leaf of the chain's last block, the chains' states in the merge task, in a fixed order. Fetching
+// instructions binds where code runs once a layer, 0.1 us for 8 of them: what can be a loop is one.
 #pragma once
-
-#include <cuda_bf16.h>
 
 #include "cuda/persistent/consumer.cuh"
 #include "cuda/sm90/matrix.cuh"
 
 namespace fourfold::cuda::persistent {
 
-__device__ __forceinline__ float bf16_part(float x, int part) {
-  const float high = __bfloat162float(__float2bfloat16_rn(x)), rest = x - high;
-  const float middle = __bfloat162float(__float2bfloat16_rn(rest));
-  return part == 0 ? high : part == 1 ? middle : part == 2 ? rest - middle : 0.f;
-}
-__device__ __forceinline__ std::uint32_t bf16_pair(float low, float high) {
-  const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const std::uint32_t*>(&two);
-}
-// Sums the parts of rows: `heads` rows apart, so 4 * heads lanes.
-template <int kCount>
-__device__ __forceinline__ void sum_parts(float (&x)[kCount], int heads) {
+// Two numbers as three bf16 parts each, which hold them exactly.
+struct PartPairs {
+  std::uint32_t pair[3];
+
+  __device__ __forceinline__ PartPairs(float low, float high) {
 #pragma unroll
-  for (int z = 4; z < 32; z *= 2) {
-    if (z < 4 * heads) continue;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) x[i] += __shfl_xor_sync(~0u, x[i], z);
+    for (std::uint32_t& p : pair) {
+      p = sm90::Bf16::pack(low, high);
+      const float2 two = sm90::Bf16::unpack(p);
+      low -= two.x;
+      high -= two.y;
+    }
   }
-}
-// Rows of the operands that one set of parts takes: the queries of a KV head, as a power of two.
-__device__ __forceinline__ int rows_of(int queries) {
-  int rows = 1;
-  while (rows < queries) rows *= 2;
-  return rows;
-}
+  // 0 from the fourth part on.
+  __device__ __forceinline__ std::uint32_t part(int i) const {
+    return i == 0 ? pair[0] : i == 1 ? pair[1] : i == 2 ? pair[2] : 0;
+  }
+};
+// Rows of the operands that one set of parts takes, as a power of two: the queries of a KV head, filled up.
+__device__ __forceinline__ int row_shift(int queries) { return 32 - __clz(queries - 1); }
 
 template <class S>
 __device__ void Consumer<S>::attend(const Record& r) {
@@ -56,18 +50,19 @@ __device__ void Consumer<S>::attend(const Record& r) {
   stamp(3);
 }
 
-// Queries as operands: row part * heads + head of a 16-row matrix; each warp splits 16 dims.
+// Queries as operands: row part << shift | head of a 16-row matrix; each warp splits 16 dims.
 template <class S>
 __device__ void Consumer<S>::split_queries(const Record& r, const float* queries) {
-  const int heads = rows_of(r.queries), g = lane_ / 4, t = lane_ % 4, head = g % heads;
+  const int shift = row_shift(r.queries), g = lane_ / 4, t = lane_ % 4, head = g & ((1 << shift) - 1);
   for (int step = warp_; step < kDim / 16; step += kConsumerWarps) {
     std::uint32_t q[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int part = (g + i % 2 * 8) / heads, column = step * 16 + i / 2 * 8 + 2 * t;
+    for (int i = 0; i < 2; ++i) {
       float2 two{0, 0};
-      if (head < r.queries) two = *reinterpret_cast<const float2*>(queries + head * kDim + column);
-      q[i] = bf16_pair(bf16_part(two.x, part), bf16_part(two.y, part));
+      if (head < r.queries) two = *reinterpret_cast<const float2*>(queries + head * kDim + step * 16 + i * 8 + 2 * t);
+      const PartPairs parts(two.x, two.y);
+      q[2 * i] = parts.part(g >> shift);
+      q[2 * i + 1] = parts.part((g + 8) >> shift);
     }
     shared_.queries[step][lane_] = uint4{q[0], q[1], q[2], q[3]};
   }
@@ -76,92 +71,94 @@ __device__ void Consumer<S>::split_queries(const Record& r, const float* queries
 template <class S>
 __device__ void Consumer<S>::attend_chain(const Record& r, int chain) {
   const int position = launch_.position + watch_.token;
-  State state{-1e30f, 0, {}};
+  State state{kNothing, 0, {}};
   for (ChainBlocks blocks(chain, position); blocks.more(); blocks.next()) {
-    const int first_stage = ring_.at;
+    const int first_stage = ring_.at, first_key = blocks.leaf * kLeafKeys + warp_ * kWarpKeys;
+    const int own = first_key <= position ? warp_ / kLeafWarps : -1;
     for (int i = 0; i < blocks.leaves(); ++i) {
+      const int stage = ring_.at;
       const bool keep = blocks.last() && i == 0;
-      const bool own = i == warp_ / kLeafWarps && blocks.leaf * kLeafKeys + warp_ * kWarpKeys <= position;
-      if (own) attend_leaf(r, blocks.leaf + i, keep, state);
-      if (!own) pass_leaf(keep);
+      if (i == own) attend_leaf(r, first_key, state);
+      if (i != own) take_stages(S::kLeafSlots);
+      if (!keep) free_stages(stage);
     }
-    const int seen = (position - blocks.leaf * kLeafKeys) / kWarpKeys + 1;  // warps with a key of this block
-    if (blocks.last())
-      merge_warps(r, chain, state, first_stage, blocks.first() ? min(seen, kConsumerWarps) : kConsumerWarps);
+    if (blocks.last()) merge_warps(r, chain, state, first_stage);
   }
+  if (r.sharers < kChains) sm90::meet<kConsumers>();  // the next chain writes `largest` and `sum` again
 }
 
-// A leaf of other warps' keys, or the slots of one that is kept for merge_warps.
 template <class S>
-__device__ void Consumer<S>::pass_leaf(bool keep) {
-  for (int i = 0; i < S::kLeafSlots; ++i) {
-    wait_stage();
-    if (!keep) free_stage(ring_.at);
-    ring_.next();
-  }
+__device__ void Consumer<S>::take_stages(int count) {
+  for (int i = 0; i < count; ++i, ring_.next()) wait_stage();
+}
+template <class S>
+__device__ void Consumer<S>::free_stages(int first) {
+  for (int i = 0; i < S::kLeafSlots; ++i) free_stage((first + i) % S::kStages);
+}
+// Panel `panel` of the leaf whose slots begin with `first`.
+template <class S>
+__device__ std::uint8_t* Consumer<S>::panel_at(int first, int panel) const {
+  const int stage = (first + panel / S::kSlotPanels) % S::kStages;
+  return shared_.ring + stage * S::kSlotBytes + panel % S::kSlotPanels * kPanelBytes;
 }
 
-// This warp's keys and values of one leaf; `keep` leaves its slots to merge_warps.
+// This warp's keys, from `first_key` on, and their values.
 template <class S>
-__device__ void Consumer<S>::attend_leaf(const Record& r, int leaf, bool keep, State& state) {
-  const int position = launch_.position + watch_.token, heads = rows_of(r.queries), g = lane_ / 4, t = lane_ % 4;
-  const int first = warp_ % kLeafWarps * kWarpKeys;  // row of the leaf
-  const bool appends = leaf == position / kLeafKeys && position % kLeafKeys / kWarpKeys == warp_ % kLeafWarps;
-  float s[kWarpKeys / 8][4];
-  std::uint32_t p[kWarpKeys / 16][4];
+__device__ void Consumer<S>::attend_leaf(const Record& r, int first_key, State& state) {
+  constexpr int kTiles = kWarpKeys / 8, kKeySlots = (S::kPanels + S::kSlotPanels - 1) / S::kSlotPanels;
+  const int position = launch_.position + watch_.token, shift = row_shift(r.queries), g = lane_ / 4, t = lane_ % 4;
+  const int row = first_key % kLeafKeys, stage = ring_.at;
+  const bool appends = position / kWarpKeys == first_key / kWarpKeys;
+  float s[kTiles][4];
 #pragma unroll
-  for (int n = 0; n < kWarpKeys / 8; ++n)
+  for (int n = 0; n < kTiles; ++n)
 #pragma unroll
     for (int i = 0; i < 4; ++i) s[n][i] = 0;
+  take_stages(kKeySlots);
+  if (appends) append(r, stage, 0);
+#pragma unroll 1
+  for (int step = 0; step < kDim / 32; ++step) {
+    const std::uint32_t line = sm90::shared_address(panel_at(stage, step / 2)) + (row + lane_ % 8) * 128 +
+                               ((step % 2 * 4 + lane_ / 8) ^ (lane_ % 8)) * 16;
+    const uint4 low = shared_.queries[2 * step][lane_], high = shared_.queries[2 * step + 1][lane_];
+    const std::uint32_t q[2][4] = {{low.x, low.y, low.z, low.w}, {high.x, high.y, high.z, high.w}};
+    std::uint32_t m[kTiles][4];
 #pragma unroll
-  for (int panel = 0; panel < 2 * S::kPanels; ++panel) {
-    if (panel % S::kSlotPanels == 0) wait_stage();
-    std::uint8_t* at = stage() + panel % S::kSlotPanels * kPanelBytes;
-    if (appends) append(r, leaf, panel, at);
-    const std::uint32_t rows = sm90::shared_address(at) + first * 128;
-    if (panel < S::kPanels) {
+    for (int n = 0; n < kTiles; ++n) sm90::load_matrices(m[n], line + n * 8 * 128);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const uint4 low = shared_.queries[panel * 4 + half * 2][lane_];
-        const uint4 high = shared_.queries[panel * 4 + half * 2 + 1][lane_];
-        const std::uint32_t q[2][4] = {{low.x, low.y, low.z, low.w}, {high.x, high.y, high.z, high.w}};
-        std::uint32_t m[kWarpKeys / 8][4];
+    for (int i = 0; i < 2; ++i)
 #pragma unroll
-        for (int n = 0; n < kWarpKeys / 8; ++n)
-          sm90::load_matrices(m[n], rows + (8 * n + lane_ % 8) * 128 + ((half * 4 + lane_ / 8) ^ (lane_ % 8)) * 16);
-#pragma unroll
-        for (int i = 0; i < 2; ++i)
-#pragma unroll
-          for (int n = 0; n < kWarpKeys / 8; ++n) sm90::mma_bf16(s[n], q[i], m[n][2 * i], m[n][2 * i + 1]);
-      }
-    } else {
-#pragma unroll
-      for (int chunk = 0; chunk < 8; ++chunk) {
-        std::uint32_t m[4];
-        sm90::load_matrices_transposed(m, rows + lane_ * 128 + (chunk ^ (lane_ % 8)) * 16);
-        auto& out = state.out[(panel - S::kPanels) * 8 + chunk];
-        sm90::mma_bf16(out, p[0], m[0], m[1]);
-        sm90::mma_bf16(out, p[1], m[2], m[3]);
-      }
-    }
-    if (panel + 1 == S::kPanels) {
-      float scores[kWarpKeys / 4];
-#pragma unroll
-      for (int i = 0; i < kWarpKeys / 4; ++i) scores[i] = s[i / 2][i % 2] + s[i / 2][2 + i % 2];
-      sum_parts(scores, heads);
-      softmax_step(leaf * kLeafKeys + first + 2 * t, position, scores, state);
-#pragma unroll
-      for (int i = 0; i < kWarpKeys / 4; ++i) {
-        const int j = i / 2 * 2;
-        p[i / 4][i % 4] =
-            bf16_pair(bf16_part(scores[j], (g + i % 2 * 8) / heads), bf16_part(scores[j + 1], (g + i % 2 * 8) / heads));
-      }
-    }
-    if ((panel + 1) % S::kSlotPanels != 0) continue;
-    if (!keep && appends) sm90::fence_bulk_shared();
-    if (!keep) free_stage(ring_.at);
-    ring_.next();
+      for (int n = 0; n < kTiles; ++n) sm90::mma_bf16(s[n], q[i], m[n][2 * i], m[n][2 * i + 1]);
   }
+  float p[2 * kTiles];
+#pragma unroll
+  for (int i = 0; i < 2 * kTiles; ++i) p[i] = s[i / 2][i % 2] + s[i / 2][2 + i % 2];
+  for (int z = 4 << shift; z < 32; z *= 2)  // the parts of a row: rows 1 << shift apart
+#pragma unroll
+    for (float& x : p) x += __shfl_xor_sync(~0u, x, z);
+  softmax_step(first_key + 2 * t, position, p, state);
+  std::uint32_t parts[kTiles / 2][4];
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+    const PartPairs split(p[2 * n], p[2 * n + 1]);
+    parts[n / 2][n % 2 * 2] = split.part(g >> shift);
+    parts[n / 2][n % 2 * 2 + 1] = split.part((g + 8) >> shift);
+  }
+  take_stages(S::kLeafSlots - kKeySlots);
+  if (appends) append(r, stage, S::kPanels);
+#pragma unroll
+  for (int panel = 0; panel < S::kPanels; ++panel) {
+    const std::uint32_t line = sm90::shared_address(panel_at(stage, S::kPanels + panel)) + (row + lane_) * 128;
+#pragma unroll
+    for (int chunk = 0; chunk < 8; ++chunk) {
+      std::uint32_t m[4];
+      sm90::load_matrices_transposed(m, line + (chunk ^ (lane_ % 8)) * 16);
+#pragma unroll
+      for (int i = 0; i < kTiles / 2; ++i)
+        sm90::mma_bf16(state.out[panel * 8 + chunk], parts[i], m[2 * i], m[2 * i + 1]);
+    }
+  }
+  if (appends) sm90::fence_bulk_shared();
 }
 
 // This token's key and value are in the cache, for bulk copies of the next token to read.
@@ -174,18 +171,26 @@ __device__ void Consumer<S>::appended(const Record& r) {
   if (lane_ == 0) shared_.appended = static_cast<unsigned>(watch_.token * kTokenAttends + r.in_version + 1);
 }
 
-// Writes this token's key or value, two numbers a lane, over its row of a panel, and into the cache.
+// Writes this token's key (first_panel 0) or value, two numbers a lane, over its row of the leaf in slots `stage`, ...
+// and into the cache. Values behind it, which may be anything, become 0 among this warp's rows.
 template <class S>
-__device__ void Consumer<S>::append(const Record& r, int leaf, int panel, std::uint8_t* at) {
+__device__ void Consumer<S>::append(const Record& r, int stage, int first_panel) {
   const float* made = wait_slice();
-  const int row = (launch_.position + watch_.token) % kLeafKeys;
-  const float2 two = *reinterpret_cast<const float2*>(made + panel * kPanelDims + 2 * lane_);
-  const int byte = row * 128 + ((lane_ / 4) ^ (row % 8)) * 16 + lane_ % 4 * 4;
-  const std::uint32_t bits = bf16_pair(two.x, two.y);
-  *reinterpret_cast<std::uint32_t*>(at + byte) = bits;
-  auto* cache = reinterpret_cast<std::uint8_t*>(r.tiles) + r.kv_head * launch_.cache_head_bytes;
-  *reinterpret_cast<std::uint32_t*>(cache + (static_cast<std::int64_t>(leaf) * 2 * S::kPanels + panel) * kPanelBytes +
-                                    byte) = bits;
+  const int position = launch_.position + watch_.token, row = position % kLeafKeys;
+  const int byte = row * 128 + ((lane_ / 4) ^ (row % 8)) * 16 + lane_ % 4 * 4,
+            after = row / kWarpKeys * kWarpKeys + lane_;
+  auto* cache = reinterpret_cast<std::uint8_t*>(r.tiles) + r.kv_head * launch_.cache_head_bytes +
+                static_cast<std::int64_t>(position / kLeafKeys) * 2 * S::kPanels * kPanelBytes;
+#pragma unroll 1
+  for (int panel = first_panel; panel < first_panel + S::kPanels; ++panel) {
+    std::uint8_t* at = panel_at(stage, panel);
+    const float2 two = *reinterpret_cast<const float2*>(made + panel * kPanelDims + 2 * lane_);
+    const std::uint32_t bits = sm90::Bf16::pack(two.x, two.y);
+    *reinterpret_cast<std::uint32_t*>(at + byte) = bits;
+    *reinterpret_cast<std::uint32_t*>(cache + panel * kPanelBytes + byte) = bits;
+    if (first_panel == 0 || after <= row) continue;
+    for (int chunk = 0; chunk < 8; ++chunk) reinterpret_cast<uint4*>(at + after * 128)[chunk] = uint4{0, 0, 0, 0};
+  }
   __syncwarp();
 }
 
@@ -193,7 +198,7 @@ __device__ void Consumer<S>::append(const Record& r, int leaf, int panel, std::u
 // Gimelshein 2018
 template <class S>
 __device__ void Consumer<S>::softmax_step(int key, int position, float (&scores)[kWarpKeys / 4], State& state) {
-  float largest = -1e30f;
+  float largest = kNothing, sum = 0;
 #pragma unroll
   for (int i = 0; i < kWarpKeys / 4; ++i) {
     if (key + i / 2 * 8 + i % 2 > position) scores[i] = -INFINITY;
@@ -202,13 +207,13 @@ __device__ void Consumer<S>::softmax_step(int key, int position, float (&scores)
   largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
   largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
   largest = fmaxf(largest, state.largest);
-  const float keep = exp2f(state.largest - largest);
-  state.largest = largest;
-  float sum = 0;
 #pragma unroll
-  for (int i = 0; i < kWarpKeys / 4; ++i) scores[i] = exp2f(scores[i] - largest), sum += scores[i];
+  for (float& x : scores) x = sm90::exp2_fast(x - largest), sum += x;
+  const bool moves = state.largest > kNothing && largest > state.largest;
+  const float keep = sm90::exp2_fast(state.largest - largest);
+  state.largest = largest;
   state.sum = state.sum * keep + sum;
-  if (__all_sync(~0u, keep == 1.f)) return;
+  if (!__any_sync(~0u, moves)) return;
 #pragma unroll
   for (int n = 0; n < kDim / 8; ++n) {
     // Rows g and g + 8 belong to the same head.
@@ -217,56 +222,62 @@ __device__ void Consumer<S>::softmax_step(int key, int position, float (&scores)
   }
 }
 
-// Where a warp leaves its state, [query][kDim]: an eighth of a kept leaf.
+// Where a warp leaves its state, [row of the operand, 8][kDim]: an eighth of a kept leaf. 8 columns stand at their
+// place xor the row's, free of bank conflicts.
 template <class S>
 __device__ float* Consumer<S>::scratch(int first_stage, int warp) const {
   constexpr int kBytes = 2 * S::kPanels * kPanelBytes / kConsumerWarps;
-  static_assert(kMostQueries * kDim * 4 <= kBytes);
-  const int panel = warp * kBytes / kPanelBytes, stage = (first_stage + panel / S::kSlotPanels) % S::kStages;
-  return reinterpret_cast<float*>(shared_.ring + stage * S::kSlotBytes + panel % S::kSlotPanels * kPanelBytes +
-                                  warp * kBytes % kPanelBytes);
+  static_assert(8 * kDim * 4 == kBytes);
+  return reinterpret_cast<float*>(panel_at(first_stage, warp * kBytes / kPanelBytes) + warp * kBytes % kPanelBytes);
 }
 
-// The chain's state from those of its first `warps` warps, the others having seen no key.
+// The chain's state from those of its warps. A warp that has seen no key adds zeros.
 template <class S>
-__device__ void Consumer<S>::merge_warps(const Record& r, int chain, const State& state, int first_stage, int warps) {
-  const int heads = rows_of(r.queries), g = lane_ / 4, t = lane_ % 4, n = r.queries * kDim;
-  float sum = state.sum;
+__device__ void Consumer<S>::merge_warps(const Record& r, int chain, const State& state, int first_stage) {
+  const int shift = row_shift(r.queries), g = lane_ / 4, t = lane_ % 4, n = r.queries * kDim;
+  float sum = state.sum, largest = state.largest;
   sum += __shfl_xor_sync(~0u, sum, 1);
   sum += __shfl_xor_sync(~0u, sum, 2);
-  float out[kDim / 4];
-#pragma unroll
-  for (int i = 0; i < kDim / 4; ++i) out[i] = state.out[i / 2][i % 2] + state.out[i / 2][2 + i % 2];
-  sum_parts(out, heads);
+  if (t == 0) shared_.largest[warp_][g] = largest;
   sm90::meet<kConsumers>();  // the kept leaf has been read
-  if (g < r.queries && warp_ < warps) {
-    if (t == 0) shared_.largest[warp_][g] = state.largest, shared_.sum[warp_][g] = sum;
-    float* own = scratch(first_stage, warp_) + g * kDim + 2 * t;
 #pragma unroll
-    for (int i = 0; i < kDim / 8; ++i) *reinterpret_cast<float2*>(own + i * 8) = float2{out[2 * i], out[2 * i + 1]};
-  }
+  for (int w = 0; w < kConsumerWarps; ++w) largest = fmaxf(largest, shared_.largest[w][g]);
+  const float keep = sm90::exp2_fast(state.largest - largest);
+  if (t == 0) shared_.sum[warp_][g] = sum * keep;
+  float* own = scratch(first_stage, warp_) + g * kDim + 2 * t;
+#pragma unroll
+  for (int i = 0; i < kDim / 8; ++i)
+    *reinterpret_cast<float2*>(own + ((i ^ g) * 8)) =
+        float2{(state.out[i][0] + state.out[i][2]) * keep, (state.out[i][1] + state.out[i][3]) * keep};
   sm90::meet<kConsumers>();
   const bool alone = chains_in_use(launch_.position + watch_.token) == 1;
-  for (int i = thread_; i < n; i += kConsumers) {
-    const int head = i / kDim;
-    float largest = shared_.largest[0][head], total = 0, y = 0;
-    for (int w = 1; w < warps; ++w) largest = fmaxf(largest, shared_.largest[w][head]);
+  float* part = launch_.arena + r.out + (r.kv_head * kChains + chain) * (n + 2 * r.queries);
+  for (int i = 2 * thread_; i < n; i += 2 * kConsumers) {
+    const int head = i / kDim, column = i % kDim;
+    float total = 0;
+    float2 y{0, 0};
 #pragma unroll
-    for (int w = 0; w < kConsumerWarps; ++w) {
-      if (w >= warps) break;
-      const float f = exp2f(shared_.largest[w][head] - largest);
-      total = fmaf(f, shared_.sum[w][head], total);
-      y = fmaf(f, scratch(first_stage, w)[i], y);
-    }
-    float* part = launch_.arena + r.out + (r.kv_head * kChains + chain) * (n + 2 * r.queries);
-    __stcg(alone ? launch_.arena + r.residual + r.kv_head * n + i : part + i, alone ? y / total : y);
-    if (!alone && i % kDim == 0) __stcg(reinterpret_cast<float2*>(part + n + 2 * head), float2{largest, total});
+    for (int w = 0; w < kConsumerWarps; ++w) total += shared_.sum[w][head];
+    for (int row = head; row < 8; row += 1 << shift)  // parts of the probabilities
+#pragma unroll
+      for (int w = 0; w < kConsumerWarps; ++w) {
+        const float* at = scratch(first_stage, w) + row * kDim + (column ^ (row * 8));
+        y.x += at[0];
+        y.y += at[1];
+      }
+    if (alone) y = {__fdividef(y.x, total), __fdividef(y.y, total)};
+    __stcg(reinterpret_cast<float2*>(alone ? launch_.arena + r.residual + r.kv_head * n + i : part + i), y);
+    if (alone || column != 0) continue;
+    float most = kNothing;
+    for (int w = 0; w < kConsumerWarps; ++w) most = fmaxf(most, shared_.largest[w][head]);
+    __stcg(reinterpret_cast<float2*>(part + n + 2 * head), float2{most, total});
   }
-  for (int i = 0; i < S::kLeafSlots; ++i) free_written_stage((first_stage + i) % S::kStages);
+  sm90::fence_bulk_shared();
+  free_stages(first_stage);
 }
 
-// Outputs of this CTA's share, from the states of all chains. A warp's 32 outputs are of one head; lane c holds chain
-// c's scale.
+// Outputs of this CTA's share, from the states of all chains. A warp's 32 outputs are of one head: a lane has four of
+// them, of every fourth chain; lane c holds chain c's scale.
 template <class S>
 __device__ void Consumer<S>::merge(const Record& r) {
   const int chains = chains_in_use(launch_.position + watch_.token), n = r.queries * kDim, count = n / r.sharers;
@@ -275,24 +286,35 @@ __device__ void Consumer<S>::merge(const Record& r) {
     if (lane_ == 0) watch_.counter(r.parts, r.in_version);
     __syncwarp();  // the others' loads stay behind lane 0's wait
     stamp(1);
-    const int first = r.share * count + base, i = min(first + lane_, n - 1);
-    const float* part = launch_.arena + r.in + r.kv_head * kChains * state;
-    float2 scale{-1e30f, 0};
-    if (lane_ < chains) scale = __ldcg(reinterpret_cast<const float2*>(part + lane_ * state + n + 2 * (first / kDim)));
-    float out[kChains];
+    const int i = r.share * count + base + lane_ % 8 * 4;
+    const float* parts = launch_.arena + r.in + r.kv_head * kChains * state;
+    float2 scale{kNothing, 0};
+    if (lane_ < chains) scale = __ldcg(reinterpret_cast<const float2*>(parts + lane_ * state + n + i / kDim * 2));
+    float4 out[kChains / 4];
 #pragma unroll
-    for (int c = 0; c < kChains; ++c) out[c] = c < chains ? __ldcg(part + c * state + i) : 0.f;
-    float largest = scale.x, total, y = 0;
+    for (int k = 0; k < kChains / 4; ++k)
+      out[k] = __ldcg(reinterpret_cast<const float4*>(parts + min(k * 4 + lane_ / 8, chains - 1) * state + i));
+    float largest = scale.x;
 #pragma unroll
     for (int z = 8; z > 0; z /= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, z));
-    const float factor = exp2f(scale.x - largest);
-    total = factor * scale.y;
+    const float factor = sm90::exp2_fast(scale.x - largest);
+    float total = factor * scale.y;
 #pragma unroll
     for (int z = 8; z > 0; z /= 2) total += __shfl_xor_sync(~0u, total, z);
-    total = __shfl_sync(~0u, total, 0);
+    const float inverse = __fdividef(1.f, __shfl_sync(~0u, total, 0));
+    float4 y{0, 0, 0, 0};
 #pragma unroll
-    for (int c = 0; c < kChains; ++c) y = fmaf(__shfl_sync(~0u, factor, c), out[c], y);
-    if (base + lane_ < count) __stcg(launch_.arena + r.out + r.kv_head * n + i, y / total);
+    for (int k = 0; k < kChains / 4; ++k) {
+      const float f = __shfl_sync(~0u, factor, k * 4 + lane_ / 8);
+      y = {fmaf(f, out[k].x, y.x), fmaf(f, out[k].y, y.y), fmaf(f, out[k].z, y.z), fmaf(f, out[k].w, y.w)};
+    }
+#pragma unroll
+    for (float* v : {&y.x, &y.y, &y.z, &y.w}) {
+      *v += __shfl_xor_sync(~0u, *v, 8);
+      *v += __shfl_xor_sync(~0u, *v, 16);
+      *v *= inverse;
+    }
+    if (lane_ < 8) __stcg(reinterpret_cast<float4*>(launch_.arena + r.out + r.kv_head * n + i), y);
   }
   stamp(2);
   post();

@@ -100,6 +100,7 @@ class Consumer {
   __device__ void sample();
 
   // ---- Attend ----
+  static constexpr float kNothing = -1e30f;  // largest score of no keys
   struct State {
     float largest, sum;  // of the head in this lane's rows; `sum` of this lane's keys only
     float out[kDim / 8][4];
@@ -107,13 +108,15 @@ class Consumer {
   __device__ void attend(const Record& r);
   __device__ void split_queries(const Record& r, const float* queries);
   __device__ void attend_chain(const Record& r, int chain);
-  __device__ void attend_leaf(const Record& r, int leaf, bool keep, State& state);
-  __device__ void pass_leaf(bool keep);
-  __device__ void append(const Record& r, int leaf, int panel, std::uint8_t* at);
+  __device__ void attend_leaf(const Record& r, int first_key, State& state);
+  __device__ void take_stages(int count);
+  __device__ void free_stages(int first);
+  __device__ std::uint8_t* panel_at(int first, int panel) const;
+  __device__ void append(const Record& r, int stage, int first_panel);
   __device__ void appended(const Record& r);
   __device__ void softmax_step(int key, int position, float (&scores)[kWarpKeys / 4], State& state);
   __device__ float* scratch(int first_stage, int warp) const;
-  __device__ void merge_warps(const Record& r, int chain, const State& state, int first_stage, int warps);
+  __device__ void merge_warps(const Record& r, int chain, const State& state, int first_stage);
   __device__ void merge(const Record& r);
 
   const Launch& launch_;
