@@ -36,17 +36,25 @@ __device__ __forceinline__ int row_shift(int queries) { return 32 - __clz(querie
 template <class S>
 __device__ void Consumer<S>::attend(const Record& r) {
   const int position = launch_.position + watch_.token, chains = chains_in_use(position);
-  if (r.share < chains) {
+  const bool idle = r.share >= chains;
+  int kept = 0;
+  if (!idle) {
     split_queries(r, wait_slice());
     pass_slice();
     stamp(1);
     sm90::meet<kConsumers>();
-    for (int chain = r.share; chain < chains; chain += r.sharers) attend_chain(r, chain);
-    if (chain_of(position) % r.sharers == r.share) pass_slice();
+    for (int chain = r.share; chain < chains; chain += r.sharers) {
+      if (chain != r.share) {
+        free_leaf(kept);
+        sm90::meet<kConsumers>();  // `largest` and `sum` have been read
+      }
+      kept = attend_chain(r, chain);
+    }
   }
   stamp(2);
-  appended(r);
   post();
+  if (!idle) free_leaf(kept);
+  if (chain_of(position) % r.sharers == r.share) appended(r);
   stamp(3);
 }
 
@@ -68,31 +76,39 @@ __device__ void Consumer<S>::split_queries(const Record& r, const float* queries
   }
 }
 
+// First slot of the leaf that is kept, the first of the chain's last block. A warp waits for its own leaf only; what it
+// skips has landed by the time that its turn in the ring comes again, as the copies in flight are so few.
 template <class S>
-__device__ void Consumer<S>::attend_chain(const Record& r, int chain) {
-  const int position = launch_.position + watch_.token;
+__device__ int Consumer<S>::attend_chain(const Record& r, int chain) {
+  static_assert((ChainBlocks::kLeaves - 1) * S::kLeafSlots + 1 + S::kFly <= S::kStages);
+  const int position = launch_.position + watch_.token, own = warp_ / kLeafWarps;
+  int first_stage = 0;
   State state{kNothing, 0, {}};
   for (ChainBlocks blocks(chain, position); blocks.more(); blocks.next()) {
-    const int first_stage = ring_.at, first_key = blocks.leaf * kLeafKeys + warp_ * kWarpKeys;
-    const int own = first_key <= position ? warp_ / kLeafWarps : -1;
-    for (int i = 0; i < blocks.leaves(); ++i) {
+    const int leaves = blocks.leaves(), first_key = blocks.leaf * kLeafKeys + warp_ * kWarpKeys;
+    first_stage = ring_.at;
+    if (own < leaves) {
+      ring_.advance(own * S::kLeafSlots);
       const int stage = ring_.at;
-      const bool keep = blocks.last() && i == 0;
-      if (i == own) attend_leaf(r, first_key, state);
-      if (i != own) take_stages(S::kLeafSlots);
-      if (!keep) free_stages(stage);
+      if (first_key <= position) attend_leaf(r, first_key, state);
+      if (first_key > position) take_stages(S::kLeafSlots);
+      if (own != 0 || !blocks.last())
+        for (int i = 0; i < S::kLeafSlots; ++i) free_stage((stage + i) % S::kStages, kConsumerWarps / kLeafWarps);
     }
-    if (blocks.last()) merge_warps(r, chain, state, first_stage);
+    ring_.advance((own < leaves ? leaves - own - 1 : leaves) * S::kLeafSlots);
   }
-  if (r.sharers < kChains) sm90::meet<kConsumers>();  // the next chain writes `largest` and `sum` again
+  merge_warps(r, chain, state, first_stage);
+  return first_stage;
 }
 
 template <class S>
 __device__ void Consumer<S>::take_stages(int count) {
   for (int i = 0; i < count; ++i, ring_.next()) wait_stage();
 }
+// All warps together.
 template <class S>
-__device__ void Consumer<S>::free_stages(int first) {
+__device__ void Consumer<S>::free_leaf(int first) {
+  sm90::fence_bulk_shared();
   for (int i = 0; i < S::kLeafSlots; ++i) free_stage((first + i) % S::kStages);
 }
 // Panel `panel` of the leaf whose slots begin with `first`.
@@ -164,8 +180,8 @@ __device__ void Consumer<S>::attend_leaf(const Record& r, int first_key, State& 
 // This token's key and value are in the cache, for bulk copies of the next token to read.
 template <class S>
 __device__ void Consumer<S>::appended(const Record& r) {
-  const int position = launch_.position + watch_.token;
-  if (chain_of(position) % r.sharers != r.share || warp_ != position % kBlockKeys / kWarpKeys) return;
+  pass_slice();
+  if (warp_ != (launch_.position + watch_.token) % kBlockKeys / kWarpKeys) return;
   sm90::fence_bulk();
   __syncwarp();
   if (lane_ == 0) shared_.appended = static_cast<unsigned>(watch_.token * kTokenAttends + r.in_version + 1);
@@ -272,8 +288,6 @@ __device__ void Consumer<S>::merge_warps(const Record& r, int chain, const State
     for (int w = 0; w < kConsumerWarps; ++w) most = fmaxf(most, shared_.largest[w][head]);
     __stcg(reinterpret_cast<float2*>(part + n + 2 * head), float2{most, total});
   }
-  sm90::fence_bulk_shared();
-  free_stages(first_stage);
 }
 
 // Outputs of this CTA's share, from the states of all chains. A warp's 32 outputs are of one head: a lane has four of

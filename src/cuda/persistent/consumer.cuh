@@ -52,9 +52,9 @@ class Consumer {
   // ---- Rings ----
   __device__ std::uint8_t* stage() const { return shared_.ring + ring_.at * S::kSlotBytes; }
   __device__ void wait_stage() { watch_.barrier(sm90::shared_address(&shared_.full[ring_.at]), ring_.parity); }
-  __device__ void free_stage(int at) {
+  __device__ void free_stage(int at, int arrivals = 1) {
     __syncwarp();
-    if (lane_ == 0) sm90::Barrier{empty_ + at * 8}.arrive();
+    if (lane_ == 0) sm90::Barrier{empty_ + at * 8}.arrive(arrivals);
   }
   __device__ void pass_stage() {
     free_stage(ring_.at);
@@ -107,10 +107,10 @@ class Consumer {
   };
   __device__ void attend(const Record& r);
   __device__ void split_queries(const Record& r, const float* queries);
-  __device__ void attend_chain(const Record& r, int chain);
+  __device__ int attend_chain(const Record& r, int chain);
   __device__ void attend_leaf(const Record& r, int first_key, State& state);
   __device__ void take_stages(int count);
-  __device__ void free_stages(int first);
+  __device__ void free_leaf(int first);
   __device__ std::uint8_t* panel_at(int first, int panel) const;
   __device__ void append(const Record& r, int stage, int first_panel);
   __device__ void appended(const Record& r);

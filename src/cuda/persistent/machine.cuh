@@ -70,8 +70,10 @@ template <int kCount>
 struct Place {
   int at = 0;
   std::uint32_t parity = 0;
-  __device__ __forceinline__ void next() {
-    if (++at == kCount) at = 0, parity ^= 1;
+  __device__ __forceinline__ void next() { advance(1); }
+  __device__ __forceinline__ void advance(int n) {  // n <= kCount
+    at += n;
+    if (at >= kCount) at -= kCount, parity ^= 1;
   }
 };
 

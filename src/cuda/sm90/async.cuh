@@ -24,6 +24,9 @@ struct Barrier {
   __device__ void init(int arrivals) const {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
   }
+  __device__ void arrive(int arrivals) const {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
+  }
   __device__ void arrive() const { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory"); }
   // One arrival, and `bytes` more to come from copies.
   __device__ void expect(int bytes) const {
