@@ -113,7 +113,8 @@ class FOURFOLD_API Session {
   // invalid_argument: an id outside the vocabulary, no ids, wanted above their number. resource: they do not fit the
   // context; nothing is evaluated then, and the message says both lengths. cancelled: stopped between batches.
   status eval(std::span<const int> ids, int wanted = 1, const std::atomic<bool>* cancel = nullptr);
-  std::span<const float> logits(int i = 0) const;  // [vocab] of wanted row i of the last eval
+  // [vocab] of wanted row i of the last eval; empty where there is none, or the session has moved on since.
+  std::span<const float> logits(int i = 0) const;
 
   // Where the executor chooses ids by itself, without the host in between: evaluates `id`, chooses the next one, and so
   // on until `out` is full; the last one is chosen but not evaluated. temperature 0: the best; else drawn from
@@ -124,7 +125,7 @@ class FOURFOLD_API Session {
   // Forgets all but the first `position` ids. Back to the start of the last batch this costs little; what windows gave
   // back and running states went through before that is evaluated again. unsupported: filled positions would be.
   status rewind(int position);
-  // Evaluates a prompt and generates from it. An empty prompt goes on from the last eval.
+  // Evaluates a prompt and generates from it. An empty prompt goes on from the last eval's logits.
   Generation generate(std::span<const int> prompt, const GenerateOptions& options = {});
   Generation generate(std::string_view prompt, const GenerateOptions& options = {});
 

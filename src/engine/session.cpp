@@ -68,8 +68,9 @@ const Model& Session::model() const { return state_->model; }
 Executor& executor_of(Session& session) { return *session.state_->executor; }
 
 std::span<const float> Session::logits(int i) const {
-  const auto vocab = static_cast<std::size_t>(state_->model.vocab());
-  return std::span<const float>(state_->logits).subspan(static_cast<std::size_t>(i) * vocab, vocab);
+  const auto vocab = static_cast<std::size_t>(state_->model.vocab()), row = static_cast<std::size_t>(i);
+  if (i < 0 || row >= state_->logits.size() / vocab) return {};
+  return std::span<const float>(state_->logits).subspan(row * vocab, vocab);
 }
 
 status Session::eval(std::span<const int> ids, int wanted, const std::atomic<bool>* cancel) {
@@ -123,6 +124,7 @@ status Session::decode(int id, std::span<int> out, float temperature, std::uint6
     return {Code::resource, std::to_string(out.size()) + " tokens do not fit: the context holds " +
                                 std::to_string(s.options.context) + ", of which " + std::to_string(position()) +
                                 " are taken"};
+  s.logits.clear();
   FOURFOLD_TRY(s.executor->decode(id, position(), temperature, seed, out));
   s.ids.push_back(id);
   s.ids.insert(s.ids.end(), out.begin(), out.end() - 1);
@@ -134,6 +136,8 @@ status Session::rewind(int position) {
   if (position < 0 || position > this->position())
     return {Code::invalid_argument, "position " + std::to_string(position) + " is out of range; accepted: 0 to " +
                                         std::to_string(this->position())};
+  if (position == this->position()) return {};
+  s.logits.clear();
   const int held = s.executor->rewind(position);
   const std::vector<int> again(s.ids.begin() + held, s.ids.begin() + position);
   s.ids.resize(static_cast<std::size_t>(held));
@@ -150,6 +154,7 @@ status Session::fill(int positions, std::uint64_t seed) {
     return {Code::invalid_argument,
             "cannot fill " + std::to_string(positions) + " positions of a context of " + std::to_string(context())};
   state_->ids.clear();
+  state_->logits.clear();
   FOURFOLD_TRY(state_->executor->randomize_cache(positions, seed));
   state_->ids.assign(static_cast<std::size_t>(positions), 0);
   state_->filled = positions;
