@@ -1,10 +1,13 @@
 // Sessions: evaluate, rewind, fork, save and restore without changing a bit; full contexts and bad input say why.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <thread>
 
+#include "cpu/team/team.hpp"
 #include "support/models.hpp"
 #include "support/reject.hpp"
 #include "support/temp_folder.hpp"
@@ -243,6 +246,37 @@ TEST(Generation, SaysWhyItEnds) {
   auto long_one = session.generate(std::span<const int>(test::some_ids(13, 331)));
   EXPECT_FALSE(long_one.next());
   EXPECT_NE(long_one.error().message().find("13 tokens do not fit: the context holds 12"), std::string::npos);
+}
+
+// Matrices that no memory is left to read; they are read by threads.
+class NoMemory : public WeightBytes {
+ public:
+  status read(const TensorSpec& tensor, std::uint64_t, std::span<std::byte> out) const override {
+    if (tensor.rows > 1) throw std::bad_alloc();
+    std::fill(out.begin(), out.end(), std::byte{0});
+    return {};
+  }
+};
+
+TEST(Loading, SaysWhenMemoryRunsOutInAThread) {
+  const Model model = test::open_model("llama");
+  EXPECT_REJECT(make_team(model.program(), NoMemory{}, {.threads = 4}), Code::resource, "out of memory");
+}
+
+TEST(Generation, AnEmptyPromptGoesOnOnlyFromLogitsOfItsPosition) {
+  const auto prompt = test::some_ids(6, 331);
+  const std::span<const int> nothing;
+  Session session = open_session("llama");
+  ASSERT_TRUE(session.eval(prompt).ok());
+  EXPECT_TRUE(session.generate(nothing, {.max_tokens = 1}).next());
+  EXPECT_TRUE(session.logits(1).empty());
+  EXPECT_TRUE(session.logits(-1).empty());
+  ASSERT_TRUE(session.rewind(3).ok());
+  EXPECT_TRUE(session.logits().empty());
+  EXPECT_EQ(session.generate(nothing).finish(), Finish::error);
+  ASSERT_TRUE(session.eval(prompt).ok());
+  ASSERT_TRUE(session.fill(4).ok());
+  EXPECT_EQ(session.generate(nothing).finish(), Finish::error);
 }
 
 TEST(Model, ServesSessionsOfSeveralThreads) {

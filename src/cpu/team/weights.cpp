@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "fourfold/blocks.hpp"
@@ -75,6 +76,16 @@ status pack(const TensorSpec& spec, const Chunk& chunk, const WeightBytes& bytes
                     tiles + static_cast<std::size_t>(chunk.first_tile + i) * tile);
   }
   return {};
+}
+
+// The same in a thread of the pool, which lets no exception out.
+status packed(const TensorSpec& spec, const Chunk& chunk, const WeightBytes& bytes, std::vector<std::byte>& buffer,
+              std::uint8_t* tiles) noexcept {
+  try {
+    return pack(spec, chunk, bytes, buffer, tiles);
+  } catch (const std::bad_alloc&) {
+    return {Code::resource, "out of memory"};
+  }
 }
 
 result<std::vector<float>> decoded(const TensorSpec& spec, const WeightBytes& bytes) {
@@ -182,7 +193,7 @@ status TeamWeights::read_matrices(const Program& program, const std::vector<int>
     for (std::size_t i; (i = next.fetch_add(1)) < chunks.size();) {
       const auto id = static_cast<std::size_t>(chunks[i].tensor);
       std::uint8_t* tiles = tiles_.data() + (matrices_[id].tiles - tiles_.data());
-      if (status s = pack(program.tensors[id], chunks[i], bytes, buffer, tiles); !s.ok()) {
+      if (status s = packed(program.tensors[id], chunks[i], bytes, buffer, tiles); !s.ok()) {
         const std::lock_guard lock(guard);
         failure = s;
         next = chunks.size();
