@@ -73,7 +73,7 @@ void LatentShared::resize(const TeamLatent& step, int batch, int context) {
   grow(chosen_count, tokens);
   if (!step.top) return;
   grow(scores, static_cast<std::size_t>((context + kLeafKeys - 1) / kLeafKeys * kLeafKeys));
-  grow(chosen, tokens * static_cast<std::size_t>(step.top->count));
+  grow(chosen, tokens * static_cast<std::size_t>(std::min(step.top->count, context)));
 }
 
 void TeamExecutor::run_step(Worker& worker, const TeamLatent& step) {
