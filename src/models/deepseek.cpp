@@ -34,7 +34,7 @@ void read_common(Keys& keys, Hyper& h, int dense) {
   read_config_routed_layers(keys, h, dense);
   ExpertsHyper& e = h.experts;
   e.ff = keys.count("moe_intermediate_size", 1, 1 << 24, e.ff);
-  e.shared_ff = keys.count("n_shared_experts", 0, kMaxExperts, 1) * e.ff;
+  e.shared_ff = shared_width(keys, "n_shared_experts", 1, e);
   e.rule.groups = keys.count("n_group", 1, kMaxExperts, e.rule.groups);
   e.rule.kept_groups = keys.count("topk_group", 1, kMaxExperts, e.rule.kept_groups);
   e.rule.scale = static_cast<float>(keys.number("routed_scaling_factor", static_cast<double>(e.rule.scale)));

@@ -53,6 +53,11 @@ void check(Keys& keys, const ExpertsHyper& e, const char* groups) {
 
 }  // namespace
 
+int shared_width(Keys& keys, const char* count, int preset, const ExpertsHyper& e) {
+  const double width = static_cast<double>(keys.count(count, 0, kMaxExperts, preset)) * e.ff;
+  return keys.derived(std::string(count) + " x width of an expert", width, 0, kMaxWidth);
+}
+
 void read_gguf_experts(Keys& keys, Hyper& h) {
   ExpertsHyper& e = h.experts;
   RouteRule& rule = e.rule;
@@ -60,8 +65,8 @@ void read_gguf_experts(Keys& keys, Hyper& h) {
   rule.chosen = keys.count("expert_used_count", e.count > 0 ? 1 : 0, e.count, e.count > 0 ? 1 : 0);
   if (e.count == 0) return;
   e.ff = keys.count("expert_feed_forward_length", 1, kMaxWidth, h.ff);
-  const int shared = keys.count("expert_shared_count", 0, kMaxExperts, 0);
-  e.shared_ff = keys.count("expert_shared_feed_forward_length", 0, kMaxWidth, shared > 0 ? shared * e.ff : e.shared_ff);
+  const int shared = shared_width(keys, "expert_shared_count", 0, e);
+  e.shared_ff = keys.count("expert_shared_feed_forward_length", 0, kMaxWidth, shared > 0 ? shared : e.shared_ff);
   switch (keys.count("expert_gating_func", 0, 3, 0)) {
     case 1:
       rule.score = RouteRule::Score::softmax;

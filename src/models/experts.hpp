@@ -12,6 +12,8 @@ namespace fourfold {
 
 inline constexpr std::int64_t kMaxExperts = 1 << 16;
 
+// The width of so many shared experts, each as wide as a routed one, side by side.
+int shared_width(Keys& keys, const char* count, int preset, const ExpertsHyper& e);
 // GGUF's keys; a model without experts has none. What a family has set in h.experts stands where the file does not say.
 void read_gguf_experts(Keys& keys, Hyper& h);
 // config.json: `count` is the key of the number of experts. Reads num_experts_per_tok and drops what training used.

@@ -30,11 +30,10 @@ void read_config_glm4_moe(Keys& keys, Hyper& h) {
   h.kv_heads = 8, h.experts.count = 128, h.experts.rule.chosen = 8;  // where the file does not say
   h.rope.partial = 1;
   read_config_common(keys, h);
-  h.rope.dims = h.head_dim / 2;
   h.tied = keys.flag("tie_word_embeddings", false);
   read_config_rope(keys, h);
-  if (keys.has("partial_rotary_factor"))
-    h.rope.dims = static_cast<int>(keys.number("partial_rotary_factor") * h.head_dim);
+  if (!keys.has("partial_rotary_factor") && !keys.has("rope_parameters.partial_rotary_factor"))
+    h.rope.dims = h.head_dim / 2;
   h.activation = read_activation(keys, "hidden_act", "silu");
   h.bias.qkv = keys.flag("attention_bias", false);
   h.bias.out = h.bias.mlp = false;
@@ -42,7 +41,7 @@ void read_config_glm4_moe(Keys& keys, Hyper& h) {
   ExpertsHyper& e = h.experts;
   set_constants(e);
   e.ff = keys.count("moe_intermediate_size", 1, kMaxWidth, 1408);
-  e.shared_ff = keys.count("n_shared_experts", 0, kMaxExperts, 1) * e.ff;
+  e.shared_ff = shared_width(keys, "n_shared_experts", 1, e);
   e.rule.renormalise = keys.flag("norm_topk_prob", true);
   e.rule.scale = static_cast<float>(keys.number("routed_scaling_factor", 1.0));
   e.rule.groups = keys.count("n_group", 1, kMaxExperts, 1);

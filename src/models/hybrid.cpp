@@ -5,7 +5,7 @@
 namespace fourfold {
 namespace {
 
-constexpr std::int64_t kMaxHeads = 1 << 16, kMaxDim = 1 << 12, kMaxWidth = 1 << 24, kMaxLayers = 4096;
+constexpr std::int64_t kMaxHeads = 1 << 16, kMaxDim = 1 << 12, kMaxWidth = 1 << 24;
 
 }  // namespace
 
@@ -46,22 +46,27 @@ int read_gguf_layers(Keys& keys, const char* key, LayerKind kind, Hyper& h) {
   return static_cast<int>(std::clamp<std::int64_t>(number, 1, kMaxWidth));
 }
 
+void check_key_heads(Keys& keys, const char* key, const ScanHyper& s) {
+  if (s.heads % s.key_heads != 0)
+    keys.refuse(key, std::to_string(s.key_heads), "a divisor of the " + std::to_string(s.heads) + " heads");
+}
+
 void read_config_mamba_keys(Keys& keys, Hyper& h) {
   ScanHyper& s = h.scan;
-  const int inner = static_cast<int>(keys.number("mamba_expand", 2.0) * h.width);
+  const int inner =
+      keys.derived("mamba_expand x hidden_size", keys.number("mamba_expand", 2.0) * h.width, 1, kMaxWidth);
   s.heads = keys.count("mamba_n_heads", 1, kMaxHeads, 128);
   if (keys.has_text("mamba_d_head")) keys.expect("mamba_d_head", "auto");
-  s.value_dim =
-      keys.has_text("mamba_d_head") ? inner / s.heads : keys.count("mamba_d_head", 1, kMaxDim, inner / s.heads);
+  s.value_dim = keys.has("mamba_d_head") && !keys.has_text("mamba_d_head")
+                    ? keys.count("mamba_d_head", 1, kMaxDim)
+                    : keys.derived("mamba_expand x hidden_size / mamba_n_heads", inner / s.heads, 1, kMaxDim);
   s.key_heads = keys.count("mamba_n_groups", 1, s.heads, 1);
   s.key_dim = keys.count("mamba_d_state", 1, kMaxDim, 256);
   s.kernel = keys.count("mamba_d_conv", 2, 16, 4);
   s.conv_bias = keys.flag("mamba_conv_bias", true);
   s.bias = s.out_bias = keys.flag("mamba_proj_bias", false);
   s.norm_group = s.inner() / s.key_heads;
-  if (s.heads % s.key_heads != 0)
-    keys.refuse("mamba_n_groups", std::to_string(s.key_heads),
-                "a divisor of the " + std::to_string(s.heads) + " heads");
+  check_key_heads(keys, "mamba_n_groups", s);
   read_step_limits(keys, "time_step_limit", s);
   keys.ignore({"mamba_chunk_size", "num_logits_to_keep"});
 }

@@ -31,6 +31,8 @@ void read_gguf_scan(Keys& keys, Hyper& hyper);
 // GGUF's KEY as a list with a number for each layer, 0 where the layer has none of them: marks the others as `kind`
 // (h.kinds, where layers not marked by anything scan) and returns their number, which has to be the same for all.
 int read_gguf_layers(Keys& keys, const char* key, LayerKind kind, Hyper& hyper);
+// Refuses heads of values that those of keys cannot share evenly; `key` says how many the latter are.
+void check_key_heads(Keys& keys, const char* key, const ScanHyper& scan);
 // The "mamba_..." keys of a Mamba-2 mixer (Bamba, Falcon-H1, Granite).
 void read_config_mamba_keys(Keys& keys, Hyper& hyper);
 // Kinds by the names config.json gives them, older and newer: "attention" and "full_attention", ...

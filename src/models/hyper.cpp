@@ -8,7 +8,7 @@
 namespace fourfold {
 namespace {
 
-constexpr std::int64_t kMaxLayers = 4096, kMaxWidth = 1 << 24, kMaxHeads = 1 << 14, kMaxContext = 1 << 30;
+constexpr std::int64_t kMaxWidth = 1 << 24, kMaxHeads = 1 << 14, kMaxContext = 1 << 30;
 
 void check_heads(Keys& keys, Hyper& h) {
   if (h.head_dim < 1 || std::int64_t{h.heads} * h.head_dim > kMaxWidth) {
@@ -180,7 +180,7 @@ void read_partial_rotary(Keys& keys, const std::string& prefix, RopeHyper& rope)
   if (rope.partial == 0) return keys.expect(key, 1.0);
   if (!keys.has(key)) return;
   const double part = positive(keys, key);
-  rope.dims = static_cast<int>(part * rope.partial);
+  rope.dims = static_cast<int>(std::min(part, 1.0) * rope.partial);
   if (part > 1 || rope.dims < 2 || rope.dims % 2 != 0)
     keys.refuse(key, std::to_string(part),
                 "a part of the head's " + std::to_string(rope.partial) + " entries that makes an even number of them");

@@ -13,6 +13,8 @@
 
 namespace fourfold {
 
+inline constexpr std::int64_t kMaxLayers = 4096;
+
 struct RopeHyper {
   double base = 10000;
   int dims = 0;  // rotated entries of each head

@@ -52,8 +52,9 @@ std::int64_t Keys::integer(std::string_view key, std::optional<std::int64_t> fal
 
 double Keys::number(std::string_view key, std::optional<double> fallback) {
   const double value = take<double>(key, fallback, &Metadata::get_float);
-  if (!(value > -1e30 && value < 1e30)) refuse(key, std::to_string(value), "a finite number");
-  return value;
+  if (value > -1e30 && value < 1e30) return value;
+  refuse(key, number_text(value), "a finite number");
+  return 1;
 }
 
 bool Keys::flag(std::string_view key, std::optional<bool> fallback) {
@@ -80,12 +81,19 @@ std::vector<double> Keys::numbers(std::string_view key) {
 }
 
 int Keys::count(std::string_view key, std::int64_t low, std::int64_t high, std::optional<std::int64_t> fallback) {
-  if (fallback && !has(key)) return static_cast<int>(*fallback);
+  if (fallback == 0 && !has(key)) return 0;
   const std::size_t before = errors_.size();
-  const std::int64_t value = integer(key);
+  const std::int64_t value = integer(key, fallback);
   if (errors_.size() == before && (value < low || value > high))
     refuse(key, std::to_string(value), std::to_string(low) + " to " + std::to_string(high));
   return static_cast<int>(std::clamp(value, low, high));
+}
+
+int Keys::derived(std::string_view what, double value, std::int64_t low, std::int64_t high) {
+  const auto least = static_cast<double>(low), most = static_cast<double>(high);
+  if (!(value >= least && value <= most))
+    refuse(what, number_text(value), std::to_string(low) + " to " + std::to_string(high));
+  return static_cast<int>(std::clamp(value, least, most));
 }
 
 void Keys::refuse(std::string_view key, const std::string& value, const std::string& accepted) {

@@ -40,8 +40,10 @@ class Keys {
   void expect(std::string_view key, double value);
   void expect(std::string_view key, std::string_view value);
   void expect(std::string_view key, const char* value) { expect(key, std::string_view(value)); }  // not a bool
-  // A whole number within [low, high], or an error.
+  // A whole number within [low, high], or an error; a fallback of 0 stands for none and may lie outside.
   int count(std::string_view key, std::int64_t low, std::int64_t high, std::optional<std::int64_t> fallback = {});
+  // The same of what follows from other keys ("expand x hidden_size"); parts of a whole are dropped.
+  int derived(std::string_view what, double value, std::int64_t low, std::int64_t high);
 
   // Every error so far, and every key nobody asked for, one a line.
   status finish();

@@ -39,7 +39,7 @@ void read_common(Keys& keys, Hyper& h) {
   rule.scale = static_cast<float>(keys.number("routed_scaling_factor", static_cast<double>(rule.scale)));
   e.selection_bias = true;
   e.ff = keys.count("moe_intermediate_size", 1, kMaxWidth, e.ff);
-  e.shared_ff = e.ff * keys.count(either(keys, "num_shared_experts", "n_shared_experts"), 0, kMaxExperts, 1);
+  e.shared_ff = shared_width(keys, either(keys, "num_shared_experts", "n_shared_experts"), 1, e);
   read_config_experts(keys, h, either(keys, "num_experts", "num_local_experts"));
   keys.expect("moe_router_activation_func", "sigmoid");
   keys.ignore({"pretraining_tp", "head_dim", "qk_head_dim", "num_nextn_predict_layers", "num_mtp_layers",

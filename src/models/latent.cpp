@@ -44,6 +44,14 @@ Latent latent_of_two(Weights& w, const Hyper& h) {
   return {w.turned(key_down), key_down, w.experts("attn_v_b", h.heads, h.latent.columns, h.latent.rank)};
 }
 
+void check_latent(Keys& keys, const Hyper& h) {
+  const LatentHyper& l = h.latent;
+  const std::int64_t each = std::int64_t{l.nope} + l.rotary + l.columns;
+  if (h.heads * each > kMaxWidth)
+    keys.refuse("heads x head dimension", std::to_string(h.heads) + " x " + std::to_string(each),
+                "up to " + std::to_string(kMaxWidth) + " in all");
+}
+
 }  // namespace
 
 void read_config_latent(Keys& keys, Hyper& h) {
@@ -57,10 +65,7 @@ void read_config_latent(Keys& keys, Hyper& h) {
   l.rotary = count("qk_rope_head_dim", l.rotary);
   l.columns = count("v_head_dim", l.columns);
   if (l.rotary % 2 != 0) keys.refuse("qk_rope_head_dim", std::to_string(l.rotary), "an even number");
-  if (std::int64_t{h.heads} * (l.nope + l.rotary + l.columns) > kMaxWidth)
-    keys.refuse("heads x head dimension",
-                std::to_string(h.heads) + " x " + std::to_string(l.nope + l.rotary + l.columns),
-                "up to " + std::to_string(kMaxWidth) + " in all");
+  check_latent(keys, h);
   keys.ignore({"qk_head_dim"});
   h.rope.dims = l.rotary;
   h.attention_scale = 1 / std::sqrt(static_cast<float>(l.nope + l.rotary));
@@ -77,6 +82,7 @@ void read_gguf_latent(Keys& keys, Hyper& h) {
   l.columns = keys.count("attention.value_length_mla", 1, kMaxWidth, older);
   l.nope = key - l.rotary;
   if (l.nope < 1) keys.refuse("attention.key_length", std::to_string(key), "more than rope.dimension_count");
+  check_latent(keys, h);
   h.attention_scale = 1 / std::sqrt(static_cast<float>(key));
 }
 

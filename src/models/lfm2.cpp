@@ -16,7 +16,8 @@ int adjusted(Keys& keys, int stated) {
   const double factor = keys.number("block_ffn_dim_multiplier", 1.0);
   const int multiple = keys.count("block_multiple_of", 1, 1 << 20, 256);
   if (!keys.flag("block_auto_adjust_ff_dim", true)) return stated;
-  const auto width = static_cast<int>(factor * static_cast<int>(2.0 * stated / 3));
+  const int width = keys.derived("block_ffn_dim_multiplier x two thirds of block_ff_dim",
+                                 factor * static_cast<int>(2.0 * stated / 3), 1, 1 << 24);
   return (width + multiple - 1) / multiple * multiple;
 }
 

@@ -55,8 +55,8 @@ void read_gguf_mamba(Keys& keys, Hyper& h) {
 void read_config_mamba(Keys& keys, Hyper& h) {
   read_config_common_mamba(keys, h, true);
   ScanHyper& s = h.scan;
-  const double expand = keys.number("expand", 2.0);
-  s.heads = keys.count("intermediate_size", 1, kMaxHeads, static_cast<std::int64_t>(expand * h.width));
+  const int expanded = keys.derived("expand x hidden_size", keys.number("expand", 2.0) * h.width, 1, kMaxHeads);
+  s.heads = keys.count("intermediate_size", 1, kMaxHeads, expanded);
   s.value_dim = 1;
   s.key_dim = keys.count("state_size", 1, kMaxDim, 16);
   const std::int64_t automatic = (h.width + 15) / 16;
@@ -80,6 +80,7 @@ void read_config_mamba2(Keys& keys, Hyper& h) {
   s.key_heads = keys.count("n_groups", 1, s.heads, 8);
   s.key_dim = keys.count("state_size", 1, kMaxDim, 128);
   s.norm_group = s.inner() / s.key_heads;
+  check_key_heads(keys, "n_groups", s);
   read_step_limits(keys, "time_step_limit", s);
   if (keys.number("expand", 2.0) * h.width != s.inner())
     keys.refuse("expand", "not heads x head dimension over width", "num_heads x head_dim / hidden_size");

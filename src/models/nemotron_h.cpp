@@ -83,11 +83,12 @@ void read_config_nemotron_h(Keys& keys, Hyper& h) {
     h.layers = 0;
     read_layer_kinds(keys, "layers_block_type", h);
   }
-  h.layers = static_cast<int>(h.kinds.size());
+  h.layers = keys.derived("the number of layers", static_cast<double>(h.kinds.size()), 1, kMaxLayers);
   h.ff = 21504, h.head_dim = 128;  // where the file does not say
   keys.ignore({"num_hidden_layers"});
+  const int layers = h.layers;
   read_config_common(keys, h);
-  h.layers = static_cast<int>(h.kinds.size());
+  h.layers = layers;
   h.eps = static_cast<float>(keys.number("layer_norm_epsilon", 1e-5));
   h.tied = keys.flag("tie_word_embeddings", false);
   h.bias.qkv = h.bias.out = false;
@@ -107,6 +108,7 @@ void read_config_nemotron_h(Keys& keys, Hyper& h) {
   s.bias = s.out_bias = keys.flag("use_bias", false);
   s.step_low = static_cast<float>(keys.number("time_step_min", keys.number("mamba_dt_min", double{kLowestStep})));
   s.norm_group = s.inner() / s.key_heads;
+  check_key_heads(keys, "n_groups", s);
   ExpertsHyper& e = h.experts;
   e.ff = keys.count("moe_intermediate_size", 1, kMaxWidth, 7688);
   e.shared_ff = keys.count("moe_shared_expert_intermediate_size", 1, kMaxWidth, 7688);

@@ -64,13 +64,11 @@ void read_config_olmo_hybrid(Keys& keys, Hyper& h) {
   ScanHyper& s = h.scan;
   s.heads = keys.count("linear_num_value_heads", 1, kMaxHeads, h.heads);
   s.key_heads = keys.count("linear_num_key_heads", 1, s.heads, h.heads);
-  s.key_dim = keys.count("linear_key_head_dim", 1, kMaxDim, 3 * h.width / (4 * s.key_heads));
+  s.key_dim = keys.count("linear_key_head_dim", 1, kMaxDim, std::max(1, 3 * h.width / (4 * s.key_heads)));
   s.value_dim = keys.count("linear_value_head_dim", 1, kMaxDim, 2 * s.key_dim);
   s.kernel = keys.count("linear_conv_kernel_dim", 2, 16, 4);
   s.strength_scale = keys.flag("linear_allow_neg_eigval", true) ? 2 : 1;
-  if (s.heads % s.key_heads != 0)
-    keys.refuse("linear_num_key_heads", std::to_string(s.key_heads),
-                "a divisor of the " + std::to_string(s.heads) + " value heads");
+  check_key_heads(keys, "linear_num_key_heads", s);
   if (keys.has("layer_types")) {
     read_layer_kinds(keys, "layer_types", h);
   } else {

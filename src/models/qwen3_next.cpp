@@ -40,9 +40,7 @@ void read_common(Keys& keys, Hyper& h) {
   s.key_dim = keys.count("linear_key_head_dim", 1, kMaxDim, kHeadDim);
   s.value_dim = keys.count("linear_value_head_dim", 1, kMaxDim, kHeadDim);
   s.kernel = keys.count("linear_conv_kernel_dim", 2, 16, kKernel);
-  if (s.heads % s.key_heads != 0)
-    keys.refuse("linear_num_key_heads", std::to_string(s.key_heads),
-                "a divisor of the " + std::to_string(s.heads) + " value heads");
+  check_key_heads(keys, "linear_num_key_heads", s);
   const int interval = keys.count("full_attention_interval", 1, 1 << 16, kInterval);
   if (keys.has("layer_types"))
     read_layer_kinds(keys, "layer_types", h);
