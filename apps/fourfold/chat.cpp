@@ -34,7 +34,7 @@ struct ChatOptions {
   std::optional<std::string> prompt, source;
 };
 
-// Lines of stdin, joined into messages.
+// Lines of stdin, joined into messages of kMostText bytes at most.
 class Reader {
  public:
   bool prompting() const { return stdin_is_terminal() && stdout_is_terminal(); }
@@ -44,21 +44,32 @@ class Reader {
       out().write(prompt);
       out().flush();
     }
-    return static_cast<bool>(std::getline(std::cin, text));
+    text.clear();
+    for (char c; std::cin.get(c);) {
+      if (c == '\n') return true;
+      append(text, {&c, 1});
+    }
+    return !text.empty();
   }
   bool message(std::string& text) {
     std::string part;
     if (!line("> ", text)) return false;
     if (text == "\"\"\"") {
-      for (text.clear(); line(". ", part) && part != "\"\"\"";) text += (text.empty() ? "" : "\n") + part;
+      for (text.clear(); line(". ", part) && part != "\"\"\"";) append(text, (text.empty() ? "" : "\n") + part);
       return true;
     }
     while (text.ends_with('\\')) {
       text.back() = '\n';
       if (!line(". ", part)) break;
-      text += part;
+      append(text, part);
     }
     return true;
+  }
+
+ private:
+  static void append(std::string& text, std::string_view part) {
+    if (text.size() + part.size() > kMostText) refuse_long_text("standard input");
+    text += part;
   }
 };
 

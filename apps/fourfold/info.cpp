@@ -134,7 +134,9 @@ std::string plain(const Json& value) {
   if (value.is_number_integer()) return grouped_by_three(value.get<std::int64_t>());
   if (value.is_number()) {
     const double number = value.get<double>();
-    return number == std::floor(number) ? grouped_by_three(std::llround(number)) : significant(number, 6);
+    constexpr double kWhole = 1e15;  // below it a double holds every whole number
+    return number == std::floor(number) && std::abs(number) < kWhole ? grouped_by_three(std::llround(number))
+                                                                     : significant(number, 6);
   }
   return abbreviated(value.get<std::string>());
 }

@@ -147,12 +147,15 @@ void OutputFile::commit() {
   remove_if_killed(nullptr);
 }
 
+void refuse_long_text(const std::string& from) {
+  fail(from + ": holds more than 32 MiB; accepted: texts up to 32 MiB");
+}
+
 std::string read_input(const std::string& path) {
   const bool standard = path == "-";
   const int descriptor = standard ? 0 : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const std::string name = standard ? "standard input" : path;
   if (descriptor < 0) fail(name + ": " + std::strerror(errno));
-  constexpr std::size_t kMost = std::size_t{32} << 20;
   std::string text;
   std::array<char, kBuffer> part{};
   for (;;) {
@@ -164,9 +167,9 @@ std::string read_input(const std::string& path) {
       fail(name + ": " + std::strerror(error));
     }
     if (n == 0) break;
-    if (text.size() + static_cast<std::size_t>(n) > kMost) {
+    if (text.size() + static_cast<std::size_t>(n) > kMostText) {
       if (!standard) close(descriptor);
-      fail(name + ": holds more than 32 MiB; accepted: texts up to 32 MiB");
+      refuse_long_text(name);
     }
     text.append(part.data(), static_cast<std::size_t>(n));
   }

@@ -71,7 +71,10 @@ class OutputFile {
   int descriptor_ = -1;
 };
 
-// Every byte of a file, "-" being stdin; 32 MiB at most, so that a device without end is an error.
+// Texts are read up to this size, so that a stream without end is an error.
+inline constexpr std::size_t kMostText = std::size_t{32} << 20;
+[[noreturn]] void refuse_long_text(const std::string& from);
+// Every byte of a file, "-" being stdin.
 std::string read_input(const std::string& path);
 
 }  // namespace fourfold::cli

@@ -179,6 +179,12 @@ class Information(Program):
         self.assertTrue(facts["runs"])
         self.assertEqual(json.loads(self.good("info", "-m", LLAMA, "--json"))["format"], "safetensors")
 
+    def test_figures_no_integer_holds(self):
+        config = {**json.loads(pathlib.Path(LLAMA, "config.json").read_text()), "rope_theta": 1e25}
+        self.put("config.json", json.dumps(config).encode())
+        shutil.copy(pathlib.Path(LLAMA, "model.safetensors"), self.path("model.safetensors"))
+        self.assertRegex(self.good("info", "-m", self.folder).decode(), r"rope base +1000000")
+
     def test_info_of_an_architecture_that_cannot_run(self):
         arrays.write_gguf(self.path("v.gguf"), {"general.architecture": "nobody\nruns"})
         text = self.good("info", "-m", self.path("v.gguf")).decode()
@@ -606,11 +612,33 @@ class Faults(Program):
     def test_a_text_without_end(self):
         self.bad(1, "32 MiB", "run", "-m", GGUF, "-f", "/dev/zero")
         self.bad(1, "32 MiB", "tokenize", "-m", GGUF, "-f", "/dev/zero")
+        self.put("t", b"")
+        lines = subprocess.Popen(["sh", "-c", "echo '\"\"\"'; yes"], stdout=subprocess.PIPE)
+        self.addCleanup(lines.wait)
+        self.addCleanup(lines.stdout.close)
+        for endless in [open("/dev/zero", "rb"), lines.stdout]:
+            self.bad(1, "32 MiB", "chat", "-m", GGUF, "--template", self.path("t"), stdin=endless)
 
     def test_a_limit_of_file_sizes(self):
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         self.bad(1, "File too large", "logits", "-m", LLAMA, "--ids", "5", "-o", self.path("o.npy"), preexec_fn=limit)
         self.assertEqual(self.left(), [])
+
+    def test_memory_that_runs_out_is_one_line(self):
+        def few(mebibytes):
+            return lambda: resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
+
+        if self.call("doctor", preexec_fn=few(1024)).returncode != 0:
+            self.skipTest("a sanitizer's shadow needs more")
+        ends = set()
+        for mebibytes in range(40, 800, 19):
+            done = self.call("logits", "-m", GGUF, "--ids", "5,6", "-o", self.path("o.npy"), "-t", "8",
+                             preexec_fn=few(mebibytes))
+            ends.add(done.returncode)
+            if done.returncode != 0:
+                self.assertEqual(done.returncode, 1, (mebibytes, done.stderr))
+                self.assertRegex(done.stderr, rb"^error: [^\n]+\n$", mebibytes)
+        self.assertEqual(ends, {0, 1})
 
     def test_far_more_threads_than_processors(self):
         self.good("run", "-m", GGUF, "--ids", "5", "-n", "2", "-t", "300")
