@@ -240,6 +240,9 @@ result<ModelSpec> read_model(const Checkpoint& checkpoint) {
   if (gguf && hyper.vocab == 0)
     if (const TensorInfo* table = checkpoint.find("token_embd.weight"); table && table->shape.size() == 2)
       hyper.vocab = static_cast<int>(table->shape[0]);
+  if (const std::size_t held = checkpoint.tensors().size(); static_cast<std::size_t>(hyper.layers) > held)
+    return status{Code::unsupported, std::to_string(held) + " tensors are too few for " + std::to_string(hyper.layers) +
+                                         " layers: each has at least one"};
   return build(*family, hyper, source);
 }
 

@@ -181,6 +181,10 @@ TEST_P(HostileValues, AreHonouredOrRefused) {
 INSTANTIATE_TEST_SUITE_P(Models, HostileValues, testing::ValuesIn(folders()),
                          [](const auto& folder) { return test::test_name(folder.param); });
 
+TEST(Families, RefuseMoreLayersThanTensors) {
+  expect_refused("hybrids/rwkv", {{"/num_hidden_layers", 4096}}, "tensors are too few for 4096 layers");
+}
+
 // Products of numbers that are each in range.
 TEST(Families, RefuseProductsThatNoTensorHas) {
   expect_refused("hybrids/kimi_linear", {{"/moe_intermediate_size", 1 << 24}, {"/num_shared_experts", 1 << 16}},
