@@ -68,6 +68,29 @@ TEST(OwnWalk, ListsOfBlocksAndTreesRunAsTheReferenceDoes) {
   }
 }
 
+// Latent attention has two forms: one for few tokens, one for many.
+TEST(OwnWalk, RunsOverLatentsInBothForms) {
+  for (const char* name : {"variants/deepseek_v3_yarn", "hybrids/kimi_linear"}) {
+    const Model plain = test::open_model(name);
+    expect_same_bits(logits(with_walk(plain, Causal{}, Plain{}), {}), logits(plain, {}));
+    const Model mine = with_walk(plain, Window{9}, Alibi{4});
+    const auto exact = logits(mine, {.executor = "reference"});
+    for (int chunk : {1, 3, 512}) expect_near(logits(mine, {.f32 = true}, chunk), exact);
+    expect_same_bits(logits(mine, {.threads = 7}, 13), logits(mine, {.threads = 1}, 13));
+    const auto other = logits(plain, {.executor = "reference"});
+    EXPECT_GT(std::abs(exact.back() - other.back()), 1e-2f);
+  }
+}
+
+TEST(OwnWalk, BesideTopKeysIsRefused) {
+  const Model mine = with_walk(test::open_model("variants/deepseek_v32"), Window{9});
+  const auto session = mine.session({});
+  ASSERT_FALSE(session.ok());
+  EXPECT_NE(session.error().message().find("blk.0.attend: a walk or score of its own beside top keys"),
+            std::string::npos)
+      << session.error().message();
+}
+
 TEST(OwnWalk, ScoresKnowTheirHeadAndPositions) {
   const Model plain = test::open_model("qwen3");
   const Model mine = with_walk(plain, {}, Alibi{4});

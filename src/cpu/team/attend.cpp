@@ -53,11 +53,18 @@ void TeamExecutor::attend_block(const TeamAttend& step, int kv_head, int block, 
     last = std::max(last, local.last[r]);
   }
   const auto [leaves, offset] = cache_.leaves(step.cache, kv_head, block, first, last, local.leaves);
+  attend_rows(step, block,
+              {cache_.type(), step.shape, leaves, offset, rows, local.queries.data(), local.first.data(),
+               local.last.data(), step.scale, step.soft_cap, states, simd::state_floats(step.shape.value)},
+              local);
+}
+
+// With the Program's own walk and score; local.positions and local.heads say whose rows they are.
+void TeamExecutor::attend_rows(const TeamAttend& step, int block, simd::AttendArgs args, const Local& local) const {
   const OwnWalk own{step, local.positions, local.heads, block * kBlockKeys};
   const simd::AttendHook hook{&own, OwnWalk::visible, OwnWalk::map_scores};
-  k_.attend({cache_.type(), step.shape, leaves, offset, rows, local.queries.data(), local.first.data(),
-             local.last.data(), step.scale, step.soft_cap, states, simd::state_floats(step.shape.value),
-             step.hooked() ? &hook : nullptr});
+  if (step.hooked()) args.hook = &hook;
+  k_.attend(args);
 }
 
 // One head's output of a token from its finished state.

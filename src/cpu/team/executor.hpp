@@ -194,13 +194,14 @@ class TeamExecutor : public Executor {
   void attend_tile(const TeamAttend& step, int kv_head, int token, int count, Local& local);
   void finish_head(const TeamAttend& step, const float* state, int token, int head) const;
   void attend_block(const TeamAttend& step, int kv_head, int block, int rows, float* states, Local& local) const;
+  void attend_rows(const TeamAttend& step, int block, simd::AttendArgs args, const Local& local) const;
 
   void gate_head(const TeamAttend& step, int token, int head, int columns) const;
 
   void attend_absorbed_one(Worker& worker, const TeamLatent& step, bool chosen);
   void attend_absorbed_many(Worker& worker, const TeamLatent& step, bool chosen);
   void absorb_query(const TeamLatent& step, int token, int head, float* row, LatentLocal& local) const;
-  void absorb_block(const TeamLatent& step, int token, int block, int heads, const float* queries, float* states,
+  void absorb_block(const TeamLatent& step, int token, int block, Range heads, const float* queries, float* states,
                     bool chosen, Local& local);
   void finish_absorbed(const TeamLatent& step, const float* state, int token, int head, LatentLocal& local) const;
   Range latent_blocks(const TeamLatent& step, int token, bool chosen) const;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fourfold/monoid.hpp>
+#include <numeric>
 
 #include "cpu/team/executor.hpp"
 
@@ -107,25 +108,28 @@ void TeamExecutor::finish_absorbed(const TeamLatent& step, const float* state, i
   gate_head(step.attend, token, head, step.columns);
 }
 
-// Fresh states of heads' queries, rows of `queries`, over block `block` of the keys a token sees.
-void TeamExecutor::absorb_block(const TeamLatent& step, int token, int block, int heads, const float* queries,
+// Fresh states of some heads' queries, rows of `queries`, over block `block` of the keys a token sees.
+void TeamExecutor::absorb_block(const TeamLatent& step, int token, int block, Range heads, const float* queries,
                                 float* states, bool chosen, Local& local) {
   const int base = block * kBlockKeys;
-  const auto rows = static_cast<std::size_t>(heads);
+  const auto rows = static_cast<std::size_t>(heads.size());
+  local.positions.assign(rows, position_ + token);
+  local.heads.resize(rows);
+  std::iota(local.heads.begin(), local.heads.end(), heads.first);
   local.queries.clear();
   for (std::size_t h = 0; h < rows; ++h) local.queries.push_back(queries + h * row_floats(step));
   const int begin = chosen ? 0 : first_visible(step.attend, position_ + token);
   const int end = chosen ? latent_.chosen_count[static_cast<std::size_t>(token)] : position_ + token + 1;
   local.first.assign(rows, std::max(0, begin - base));
   local.last.assign(rows, std::min(kBlockKeys, end - base));
-  if (!chosen) return attend_block(step.attend, 0, block, heads, states, local);
+  if (!chosen) return attend_block(step.attend, 0, block, heads.size(), states, local);
   const std::size_t leaf = simd::kv_leaf_bytes(cache_.type(), step.attend.shape);
   std::uint8_t* leaves = point_to_leaves(local.latent, leaf);
   const int* keys = latent_.chosen.data() + static_cast<std::ptrdiff_t>(token) * step.top->count + base;
   for (int i = 0; i < local.last[0]; ++i)
     cache_.copy_position(step.attend.cache, 0, keys[i], leaves + static_cast<std::size_t>(i / kLeafKeys) * leaf,
                          i % kLeafKeys);
-  k_.attend({cache_.type(), step.attend.shape, local.latent.leaf.data(), 0, heads, local.queries.data(),
+  k_.attend({cache_.type(), step.attend.shape, local.latent.leaf.data(), 0, heads.size(), local.queries.data(),
              local.first.data(), local.last.data(), step.attend.scale, step.attend.soft_cap, states,
              simd::state_floats(step.rank)});
 }
@@ -157,8 +161,9 @@ void TeamExecutor::attend_absorbed_one(Worker& worker, const TeamLatent& step, b
   queue_.each(worker, std::int64_t{blocks.size()} * parts, [&](std::int64_t item) {
     const int block = blocks.first + static_cast<int>(item / parts), head = static_cast<int>(item % parts) * per_item;
     const int count = std::min(per_item, heads - head);
-    absorb_block(step, 0, block, count, latent_.queries.data() + static_cast<std::size_t>(head) * row_floats(step),
-                 local.latent.states.data(), chosen, local);
+    absorb_block(step, 0, block, {head, head + count},
+                 latent_.queries.data() + static_cast<std::size_t>(head) * row_floats(step), local.latent.states.data(),
+                 chosen, local);
     for (int h = 0; h < count; ++h)
       std::copy_n(local.latent.states.data() + static_cast<std::size_t>(h) * state, state, state_of(head + h, block));
   });
@@ -184,7 +189,8 @@ void TeamExecutor::attend_absorbed_many(Worker& worker, const TeamLatent& step, 
     const Range blocks = latent_blocks(step, token, chosen && !few);
     for (int block = blocks.first; block < blocks.end; ++block) {
       float* states = block == blocks.first ? total : fresh;
-      absorb_block(step, token, block, count, local.latent.queries.data(), states, chosen && !few, local);
+      absorb_block(step, token, block, {head, head + count}, local.latent.queries.data(), states, chosen && !few,
+                   local);
       for (int h = 0; h < count && block > blocks.first; ++h)
         k_.merge(total + static_cast<std::size_t>(h) * state, fresh + static_cast<std::size_t>(h) * state, step.rank);
     }
@@ -261,14 +267,19 @@ void TeamExecutor::attend_expanded_tile(const TeamLatent& step, int head, int bl
   local.queries.resize(rows);
   local.first.resize(rows);
   local.last.resize(rows);
+  local.positions.resize(rows);
+  local.heads.assign(rows, head);
   for (std::size_t r = 0; r < rows; ++r) {
     const int position = position_ + token + static_cast<int>(r);
+    local.positions[r] = position;
     local.queries[r] = at(step.attend.query, tokens, token + static_cast<int>(r)) + std::ptrdiff_t{head} * shape.key;
     local.first[r] = std::clamp(first_visible(step.attend, position) - base, 0, kBlockKeys);
     local.last[r] = std::clamp(position + 1 - base, 0, kBlockKeys);
   }
-  k_.attend({Storage::f32, shape, local.latent.leaf.data(), 0, count, local.queries.data(), local.first.data(),
-             local.last.data(), step.attend.scale, step.attend.soft_cap, fresh, state});
+  attend_rows(step.attend, block,
+              {Storage::f32, shape, local.latent.leaf.data(), 0, count, local.queries.data(), local.first.data(),
+               local.last.data(), step.attend.scale, step.attend.soft_cap, fresh, state},
+              local);
   for (std::size_t r = 0; r < rows; ++r) {
     if (!opening) k_.merge(total + r * state, fresh + r * state, step.columns);
     if (base + kBlockKeys < position_ + tokens) continue;

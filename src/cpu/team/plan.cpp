@@ -331,8 +331,8 @@ status check_team(const Program& program, const std::optional<Storage>& cache) {
               step.name + ": key dimension " + std::to_string(keys) + " is above " + std::to_string(simd::kMaxHeadDim));
     } else if (const auto* attend = std::get_if<Attend>(&step.op)) {
       require(!attend->top_keys || attend->latent, step.name + ": top keys without a latent have no team kernel");
-      require(!attend->latent || (!attend->walk && !attend->score),
-              step.name + ": a walk or score of its own over latents has no team kernel");
+      require(!attend->top_keys || (!attend->walk && !attend->score),
+              step.name + ": a walk or score of its own beside top keys has no team kernel");
     }
   for (const Step& step : program.steps) {
     const auto* experts = std::get_if<Experts>(&step.op);
