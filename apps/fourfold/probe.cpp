@@ -22,7 +22,10 @@ struct Probe {
     options.threads = everywhere.threads;
     options.isa = must(simd::selected_kernels())->name;
     options.quick = quick;
+    Progress progress("measuring", kProbeParts, "parts");
+    options.progress = [&](int parts) { progress.update(static_cast<double>(parts) / kProbeParts); };
     const Ceilings ceilings = must(probe(options));
+    progress.clear();
     out().write(everywhere.json ? dumped(nlohmann::ordered_json(to_json(ceilings))) : format_probe(ceilings));
     return kGood;
   }

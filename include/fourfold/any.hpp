@@ -47,8 +47,16 @@ class AnyWalk {
     explicit Held(W w) : walk(std::move(w)) {}
     bool visible(int query, int key) const override { return walk.visible(query, key); }
     std::uint64_t leaf(int query, int first) const override {
+      const Range self{query, query + 1}, asked{first, first + kLeaf};
+      const Range near = first_from(walk.tiles(self), first) & asked;  // any other lies behind it
+      if (near.empty()) return 0;
+      if constexpr (requires { walk.every(self, walk.span(self)); }) {
+        const Range run = walk.span(self) & asked;
+        if (run.empty()) return 0;
+        if (walk.every(self, run)) return (~std::uint64_t{0} >> (kLeaf - run.size())) << (run.first - first);
+      }
       std::uint64_t seen = 0;
-      for (int i = 0; i < kLeaf; ++i) seen |= std::uint64_t{walk.visible(query, first + i)} << i;
+      for (int i = near.first - first; i < kLeaf; ++i) seen |= std::uint64_t{walk.visible(query, first + i)} << i;
       return seen;
     }
     Range next(Range queries, int from) const override { return first_from(walk.tiles(queries), from); }

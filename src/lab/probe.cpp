@@ -142,7 +142,7 @@ result<Memory> find_memory(Pool& pool, const ProbeOptions& options) {
 }
 
 void measure_memory(Pool& pool, const simd::ProbeKernels& kernels, const Topology& machine, const Memory& memory,
-                    bool quick, Ceilings& c) {
+                    bool quick, const std::function<void(int)>& done, Ceilings& c) {
   ReadProbe reads(pool, kernels);
   for (const auto& [data, label] : memory.parts) reads.add(data, label);
   reads.choose(quick ? 5 : 15, quick);
@@ -150,8 +150,10 @@ void measure_memory(Pool& pool, const simd::ProbeKernels& kernels, const Topolog
   c.read_spread = reads.spread();
   c.read_pattern = reads.pattern();
   c.read_buffer_bytes = static_cast<double>(memory.parts.front().first.size());
+  done(2);
   if (quick) return;
   c.read_bytes_per_s_1 = reads.median_1(5);
+  done(3);
   const auto share = static_cast<std::size_t>(pool.threads());
   c.l2_bytes_per_s = measure_cache(pool, kernels, memory.parts.front().first, machine.l2 / 2);
   c.l3_bytes_per_s = measure_cache(pool, kernels, memory.parts.front().first, machine.l3 / 2 / share);
@@ -267,6 +269,9 @@ result<Ceilings> probe(const ProbeOptions& options) {
   auto pool = Pool::create(options.threads == 0 ? default_threads(machine) : options.threads);
   if (!pool.ok()) return pool.error();
 
+  const auto done = [&](int parts) {
+    if (options.progress) options.progress(parts);
+  };
   Ceilings c;
   c.cpu = machine.cpu_model;
   c.isa = (*level)->name;
@@ -274,9 +279,12 @@ result<Ceilings> probe(const ProbeOptions& options) {
   {
     const auto memory = find_memory(**pool, options);
     if (!memory.ok()) return memory.error();
-    measure_memory(**pool, **level, machine, memory.value(), options.quick, c);
+    done(1);
+    measure_memory(**pool, **level, machine, memory.value(), options.quick, done, c);
   }
+  done(4);
   measure_arithmetic(**pool, **level, options.quick, c);
+  done(kProbeParts);
   return c;
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <fourfold/status.hpp>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
@@ -45,7 +46,9 @@ struct ProbeOptions {
   // Memory to read instead of an own buffer (of 128 MiB): weights that are resident anyway. At least 1 MiB a thread,
   // 64-byte aligned. How much of it the caches could hold does not matter: it is flushed before every pass.
   std::span<const std::byte> data = {};
+  std::function<void(int)> progress = {};  // of probe(): so many of kProbeParts parts are done
 };
+inline constexpr int kProbeParts = 5;
 
 // Takes about 0.7 s; when quick, 0.1 s, and up to 0.2 s more where a hypervisor has to find the buffer first. Errors: a
 // thread count or level that cannot be had, no memory for the buffer.

@@ -35,6 +35,14 @@ TEST(Probe, QuickFiguresArePositiveAndNamed) {
   EXPECT_EQ(c->int8_ops_1, 0);
 }
 
+TEST(Probe, SaysWhichPartsAreDone) {
+  std::vector<int> parts;
+  ProbeOptions options = quick(1, "");
+  options.progress = [&](int part) { parts.push_back(part); };
+  ASSERT_TRUE(probe(options).ok());
+  EXPECT_EQ(parts, (std::vector{1, 2, 4, kProbeParts})) << "3 is left out when quick";
+}
+
 TEST(Probe, EveryLevelOfThisProcessorRuns) {
   for (const char* isa : {"scalar", "avx2", "avx512"}) {
     const auto level = probe_level(isa);

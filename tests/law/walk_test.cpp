@@ -1,6 +1,7 @@
 // The property of every walk: `tiles` is ascending, disjoint, within its promise, and holds every visible key.
 #include <gtest/gtest.h>
 
+#include <fourfold/any.hpp>
 #include <fourfold/load.hpp>
 #include <fourfold/walk.hpp>
 #include <fourfold/walk_lists.hpp>
@@ -29,6 +30,15 @@ void expect_hooks(const W& walk, Range queries, Random& random, const char* name
   }
 }
 
+// A leaf's bits are what `visible` says of its keys.
+template <Walk W>
+void expect_leaf(const W& walk, int query, Random& random, const char* name) {
+  const int first = random.integer(0, 2) * kLeaf;
+  std::uint64_t expected = 0;
+  for (int i = 0; i < kLeaf; ++i) expected |= std::uint64_t{walk.visible(query, first + i)} << i;
+  ASSERT_EQ(AnyWalk(walk).leaf(query, first), expected) << name << ": query " << query << ", keys from " << first;
+}
+
 template <Walk W>
 void expect_covers(const W& walk, Random& random, const char* name) {
   for (int round = 0; round < 60; ++round) {
@@ -46,6 +56,7 @@ void expect_covers(const W& walk, Random& random, const char* name) {
       for (int key = 0; key < keys; ++key)
         ASSERT_TRUE(covered[key] || !walk.visible(query, key)) << name << ": query " << query << ", key " << key;
     expect_hooks(walk, queries, random, name);
+    expect_leaf(walk, first, random, name);
   }
 }
 

@@ -141,51 +141,9 @@ FOURFOLD_INLINE std::uint64_t bits_between(int first, int last) {
   return (last < 64 ? (std::uint64_t{1} << last) - 1 : ~std::uint64_t{0}) & ~((std::uint64_t{1} << first) - 1);
 }
 
-// A query whose walk or score is the caller's: like soften, then its visible keys' values, run by run.
+// Weights and values of a leaf's scores for the queries of a group, each of which sees one run of its keys.
 template <class V, class Source>
-void attend_hooked(const AttendArgs& args, const Source& source, int key, int query, std::uint64_t visible,
-                   float (*s)[kLeafKeys], float* state) {
-  AttendArgs plain = args;
-  plain.scale = 1;
-  plain.soft_cap = 0;
-  for (int c = 0; c < kLeafKeys; c += 16) {
-    auto score = V::mul(V::load(*s + c), V::set(args.scale));
-    if (args.soft_cap > 0) score = V::mul(V::set(args.soft_cap), tanh<V>(V::div(score, V::set(args.soft_cap))));
-    V::store(*s + c, score);
-  }
-  args.hook->score(args.hook->self, query, key, visible, *s);
-  for (int i = 0; i < kLeafKeys; ++i)
-    if (!(visible >> i & 1)) (*s)[i] = kMinusInfinity;
-  soften<V>(plain, *s, 0, kLeafKeys, state);
-  float* const states[] = {state};
-  while (visible != 0) {
-    const int from = __builtin_ctzll(visible);
-    const std::uint64_t behind = ~(visible >> from);
-    const int to = behind == 0 ? kLeafKeys : from + __builtin_ctzll(behind);
-    add_values<V, 1>(source, args.shape.value, from, to, s, states);
-    visible = to < kLeafKeys ? visible >> to << to : 0;
-  }
-}
-
-template <class V, class Source>
-void attend_hooked_leaf(const AttendArgs& args, const Source& source, int key, const Group<V::kQueries>& group) {
-  alignas(64) float p[V::kQueries][kLeafKeys];
-  std::uint64_t visible[V::kQueries], any = 0;
-  for (int i = 0; i < group.count; ++i) {
-    visible[i] = args.hook->visible(args.hook->self, group.index[i], key) & bits_between(group.first[i], group.last[i]);
-    any |= visible[i];
-  }
-  if (any == 0) return;
-  score_group<V>(group.count, source, args.shape.key, group.q, p);
-  for (int i = 0; i < group.count; ++i)
-    if (visible[i] != 0) attend_hooked<V>(args, source, key, group.index[i], visible[i], p + i, group.state[i]);
-}
-
-// One leaf for the queries of a group that see it. `Source` is a LeafSource or a RowSource.
-template <class V, class Source>
-void attend_leaf(const AttendArgs& args, const Source& source, Group<V::kQueries>& group) {
-  alignas(64) float p[V::kQueries][kLeafKeys];
-  score_group<V>(group.count, source, args.shape.key, group.q, p);
+void add_leaf(const AttendArgs& args, const Source& source, const Group<V::kQueries>& group, float (*p)[kLeafKeys]) {
   int first = 0, last = kLeafKeys;  // what all of them see
   for (int i = 0; i < group.count; ++i) {
     soften<V>(args, p[i], group.first[i], group.last[i], group.state[i]);
@@ -199,6 +157,71 @@ void attend_leaf(const AttendArgs& args, const Source& source, Group<V::kQueries
   for (int i = 0; i < group.count; ++i) alone(i, group.first[i], first < group.last[i] ? first : group.last[i]);
   if (first < last) add_group<V>(group.count, source, args.shape.value, first, last, p, group.state);
   for (int i = 0; i < group.count; ++i) alone(i, last > group.first[i] ? last : group.first[i], group.last[i]);
+}
+
+// The same for a query that sees the keys whose bits are set, run by run.
+template <class V, class Source>
+void add_masked(const AttendArgs& args, const Source& source, std::uint64_t visible, float (*p)[kLeafKeys],
+                float* state) {
+  for (int i = 0; i < kLeafKeys; ++i)
+    if (!(visible >> i & 1)) (*p)[i] = kMinusInfinity;
+  soften<V>(args, *p, 0, kLeafKeys, state);
+  float* const states[] = {state};
+  while (visible != 0) {
+    const int from = __builtin_ctzll(visible);
+    const std::uint64_t behind = ~(visible >> from);
+    const int to = behind == 0 ? kLeafKeys : from + __builtin_ctzll(behind);
+    add_values<V, 1>(source, args.shape.value, from, to, p, states);
+    visible = to < kLeafKeys ? visible >> to << to : 0;
+  }
+}
+
+// One leaf for the queries of a group that see it. `Source` is a LeafSource or a RowSource.
+template <class V, class Source>
+void attend_leaf(const AttendArgs& args, const Source& source, const Group<V::kQueries>& group) {
+  alignas(64) float p[V::kQueries][kLeafKeys];
+  score_group<V>(group.count, source, args.shape.key, group.q, p);
+  add_leaf<V>(args, source, group, p);
+}
+
+template <class V>
+void scale_scores(const AttendArgs& args, float (&s)[kLeafKeys]) {
+  for (int c = 0; c < kLeafKeys; c += 16) {
+    auto score = V::mul(V::load(s + c), V::set(args.scale));
+    if (args.soft_cap > 0) score = V::mul(V::set(args.soft_cap), tanh<V>(V::div(score, V::set(args.soft_cap))));
+    V::store(s + c, score);
+  }
+}
+
+// The same where the walk or the score is the caller's: a walk that leaves each query one run costs no more.
+template <class V, class Source>
+void attend_hooked_leaf(const AttendArgs& args, const Source& source, int key, const Group<V::kQueries>& group) {
+  alignas(64) float p[V::kQueries][kLeafKeys];
+  const AttendHook& hook = *args.hook;
+  std::uint64_t visible[V::kQueries];
+  Group<V::kQueries> seeing;
+  bool runs = true;
+  for (int i = 0; i < group.count; ++i) {
+    const std::uint64_t own = hook.visible ? hook.visible(hook.self, group.index[i], key) : ~std::uint64_t{0};
+    const std::uint64_t seen = own & bits_between(group.first[i], group.last[i]);
+    if (seen == 0) continue;
+    const int first = __builtin_ctzll(seen), last = kLeafKeys - __builtin_clzll(seen), n = seeing.count++;
+    runs = runs && seen == bits_between(first, last);
+    visible[n] = seen;
+    seeing.q[n] = group.q[i], seeing.state[n] = group.state[i], seeing.index[n] = group.index[i];
+    seeing.first[n] = first, seeing.last[n] = last;
+  }
+  if (seeing.count == 0) return;
+  score_group<V>(seeing.count, source, args.shape.key, seeing.q, p);
+  if (runs && !hook.score) return add_leaf<V>(args, source, seeing, p);
+  AttendArgs plain = args;  // scales and caps are applied here
+  plain.scale = 1, plain.soft_cap = 0;
+  for (int i = 0; i < seeing.count; ++i) {
+    scale_scores<V>(args, p[i]);
+    if (hook.score) hook.score(hook.self, seeing.index[i], key, visible[i], p[i]);
+  }
+  if (runs) return add_leaf<V>(plain, source, seeing, p);
+  for (int i = 0; i < seeing.count; ++i) add_masked<V>(plain, source, visible[i], p + i, seeing.state[i]);
 }
 
 // Queries begin..end-1 against the leaf whose first key is `key`.

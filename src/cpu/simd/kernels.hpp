@@ -99,8 +99,9 @@ constexpr std::size_t state_floats(int d) { return static_cast<std::size_t>((d +
 // A walk and a score of a caller's own, one leaf of one query at a time. `key`: the leaf's first in the block.
 struct AttendHook {
   const void* self;
-  std::uint64_t (*visible)(const void* self, int query, int key);  // a bit for each of the leaf's keys
-  // Maps the scaled and capped scores of the visible keys.
+  // A bit for each of the leaf's keys. Null: all.
+  std::uint64_t (*visible)(const void* self, int query, int key);
+  // Maps the scaled and capped scores of the visible keys. Null: does not.
   void (*score)(const void* self, int query, int key, std::uint64_t visible, float* scores);
 };
 

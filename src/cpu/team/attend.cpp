@@ -18,10 +18,15 @@ struct OwnWalk {
   const TeamAttend& step;
   const std::vector<int>&positions, &heads;  // of the call's query rows
   int base;                                  // position of the block's first key
+  mutable int last_position = -1, last_key = -1;
+  mutable std::uint64_t last{};  // what that position sees: its heads ask one after the other
 
   static std::uint64_t visible(const void* self, int query, int key) {
     const auto& own = *static_cast<const OwnWalk*>(self);
-    return own.step.walk.leaf(own.positions[static_cast<std::size_t>(query)], own.base + key);
+    const int position = own.positions[static_cast<std::size_t>(query)];
+    if (position != own.last_position || key != own.last_key) own.last = own.step.walk.leaf(position, own.base + key);
+    own.last_position = position, own.last_key = key;
+    return own.last;
   }
   // A score is asked about keys that count alone: run by run.
   static void map_scores(const void* self, int query, int key, std::uint64_t visible, float* scores) {
@@ -62,7 +67,7 @@ void TeamExecutor::attend_block(const TeamAttend& step, int kv_head, int block, 
 // With the Program's own walk and score; local.positions and local.heads say whose rows they are.
 void TeamExecutor::attend_rows(const TeamAttend& step, int block, simd::AttendArgs args, const Local& local) const {
   const OwnWalk own{step, local.positions, local.heads, block * kBlockKeys};
-  const simd::AttendHook hook{&own, OwnWalk::visible, OwnWalk::map_scores};
+  const simd::AttendHook hook{&own, step.walk ? OwnWalk::visible : nullptr, step.score ? OwnWalk::map_scores : nullptr};
   if (step.hooked()) args.hook = &hook;
   k_.attend(args);
 }
