@@ -138,6 +138,58 @@ class Reader {
   Checksum sum_;
 };
 
+status malformed(const std::string& path, const std::string& why) {
+  return {Code::malformed, path + ": not a usable session file: " + why};
+}
+
+// What stands in front of the ids, but for their number: checks it and gives the description.
+result<std::string> read_description(Reader& in, const std::string& path) {
+  std::string magic(kMagic.size() + kVersion.size(), '\0');
+  if (in.left() < magic.size()) return malformed(path, "it ends early");
+  FOURFOLD_TRY(in.read(std::as_writable_bytes(std::span(magic))));
+  if (!magic.starts_with(kMagic)) return malformed(path, "it does not begin as one");
+  if (!magic.ends_with(kVersion))
+    return status{Code::unsupported, path + ": is of version " + magic.substr(kMagic.size()) +
+                                         " of the session format; this build reads " + std::string(kVersion)};
+  std::uint64_t size = 0;
+  if (in.left() < sizeof size) return malformed(path, "it ends early");
+  FOURFOLD_TRY(in.read_number(size));
+  if (size > kMaxDescription || size + sizeof(std::uint64_t) > in.left())
+    return malformed(path, "it ends early, or is damaged");
+  std::string text(size, '\0');
+  FOURFOLD_TRY(in.read(std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+// Bytes of the caches' rows, the states and the checksum.
+std::uint64_t body_bytes(const Program& program, const Executor& executor, int positions) {
+  std::uint64_t sum = static_cast<std::uint64_t>(program.state_numbers()) * sizeof(float) + sizeof(std::uint64_t);
+  (void)each_chunk(program, positions, [&](int cache, int, int rows) -> status {
+    sum += executor.row_bytes(cache) * static_cast<std::size_t>(rows);
+    return {};
+  });
+  return sum;
+}
+
+status read_body(Reader& in, const std::string& path, const Program& program, int positions, Executor& executor) {
+  FOURFOLD_TRY(executor.jump(positions));
+  std::vector<std::byte> rows;
+  FOURFOLD_TRY(each_chunk(program, positions, [&](int cache, int first, int n) -> status {
+    rows.resize(executor.row_bytes(cache) * static_cast<std::size_t>(n));
+    FOURFOLD_TRY(in.read(rows));
+    executor.write_rows(cache, first, n, rows.data());
+    return {};
+  }));
+  std::vector<float> states(static_cast<std::size_t>(program.state_numbers()));
+  FOURFOLD_TRY(in.read(std::as_writable_bytes(std::span(states))));
+  executor.write_states(states);
+  const std::uint64_t sum = in.sum();
+  std::uint64_t saved = 0;
+  FOURFOLD_TRY(in.read_number(saved));
+  if (saved != sum) return malformed(path, "its checksum differs: bytes have changed since it was saved");
+  return {};
+}
+
 }  // namespace
 
 status Session::save(const std::string& path) const {
@@ -186,62 +238,30 @@ status Session::save(const std::string& path) const {
 status Session::restore(const std::string& path) {
   auto file = File::open(path);
   if (!file.ok()) return file.error();
-  const auto malformed = [&](const std::string& why) {
-    return status{Code::malformed, path + ": not a usable session file: " + why};
-  };
   Reader in(*file);
-  std::string magic(kMagic.size() + kVersion.size(), '\0');
-  if (in.left() < magic.size()) return malformed("it ends early");
-  FOURFOLD_TRY(in.read(std::as_writable_bytes(std::span(magic))));
-  if (!magic.starts_with(kMagic)) return malformed("it does not begin as one");
-  if (!magic.ends_with(kVersion))
-    return {Code::unsupported, path + ": is of version " + magic.substr(kMagic.size()) +
-                                   " of the session format; this build reads " + std::string(kVersion)};
-  std::uint64_t size = 0, count = 0;
-  if (in.left() < sizeof size) return malformed("it ends early");
-  FOURFOLD_TRY(in.read_number(size));
-  if (size > kMaxDescription || size + sizeof count > in.left()) return malformed("it ends early, or is damaged");
-  std::string found(size, '\0');
-  FOURFOLD_TRY(in.read(std::as_writable_bytes(std::span(found))));
+  const auto found = read_description(in, path);
+  if (!found.ok()) return found.error();
   const Program& program = model().program();
-  const std::string differs = difference(found, description(program, *state_->weights, *state_->executor));
+  const std::string differs = difference(*found, description(program, *state_->weights, *state_->executor));
   if (!differs.empty()) return {Code::unsupported, path + ": " + differs};
+  std::uint64_t count = 0;
   FOURFOLD_TRY(in.read_number(count));
   if (count > static_cast<std::uint64_t>(context()))
     return {Code::resource,
             path + ": holds " + std::to_string(count) + " tokens; the context holds " + std::to_string(context())};
   const int positions = static_cast<int>(count);
-  std::vector<float> states(static_cast<std::size_t>(program.state_numbers()));
-  std::uint64_t expected = count * sizeof(std::int32_t) + states.size() * sizeof(float) + sizeof(std::uint64_t);
-  (void)each_chunk(program, positions, [&](int cache, int, int rows) -> status {
-    expected += state_->executor->row_bytes(cache) * static_cast<std::size_t>(rows);
-    return {};
-  });
+  const std::uint64_t expected = count * sizeof(std::int32_t) + body_bytes(program, *state_->executor, positions);
   if (in.left() != expected)
-    return malformed("after its header " + std::to_string(expected) + " bytes should follow, not " +
-                     std::to_string(in.left()));
+    return malformed(path, "after its header " + std::to_string(expected) + " bytes should follow, not " +
+                               std::to_string(in.left()));
   std::vector<int> ids(count);
   FOURFOLD_TRY(in.read(std::as_writable_bytes(std::span(ids))));
   for (int id : ids)
     if (id < 0 || id >= model().vocab())
-      return malformed("token id " + std::to_string(id) + " is outside the vocabulary");
+      return malformed(path, "token id " + std::to_string(id) + " is outside the vocabulary");
   auto fresh = state_->backend->plan(state_->plan);
   if (!fresh.ok()) return fresh.error();
-  Executor& executor = **fresh;
-  FOURFOLD_TRY(executor.jump(positions));
-  std::vector<std::byte> rows;
-  FOURFOLD_TRY(each_chunk(program, positions, [&](int cache, int first, int n) -> status {
-    rows.resize(executor.row_bytes(cache) * static_cast<std::size_t>(n));
-    FOURFOLD_TRY(in.read(rows));
-    executor.write_rows(cache, first, n, rows.data());
-    return {};
-  }));
-  FOURFOLD_TRY(in.read(std::as_writable_bytes(std::span(states))));
-  executor.write_states(states);
-  const std::uint64_t sum = in.sum();
-  std::uint64_t saved = 0;
-  FOURFOLD_TRY(in.read_number(saved));
-  if (saved != sum) return malformed("its checksum differs: bytes have changed since it was saved");
+  FOURFOLD_TRY(read_body(in, path, program, positions, **fresh));
   state_->executor = std::move(fresh).value();
   state_->ids = std::move(ids);
   state_->logits.clear();

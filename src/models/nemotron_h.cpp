@@ -13,6 +13,7 @@ namespace fourfold {
 namespace {
 
 constexpr std::int64_t kMaxHeads = 1 << 16, kMaxDim = 1 << 12, kMaxWidth = 1 << 24;
+constexpr float kLowestStep = 0.001f;  // of scans, where a file does not say
 
 // "M-*E": one letter a layer.
 void read_pattern(Keys& keys, Hyper& h) {
@@ -24,6 +25,37 @@ void read_pattern(Keys& keys, Hyper& h) {
     if (at == std::string_view::npos) return keys.refuse(key, std::string(1, letter), "a text of M, *, - and E");
     h.kinds.push_back(kKinds[at]);
   }
+}
+
+void read_scan(Keys& keys, ScanHyper& s) {
+  s.heads = keys.count("mamba_num_heads", 1, kMaxHeads, 128);
+  s.value_dim = keys.count("mamba_head_dim", 1, kMaxDim, 64);
+  const int groups = keys.count("mamba_n_groups", 1, s.heads, 8);
+  s.key_heads = keys.count("n_groups", 1, s.heads, groups);
+  s.key_dim = keys.count("ssm_state_size", 1, kMaxDim, 128);
+  const int older = keys.count("mamba_d_conv", 2, 16, 4);
+  s.kernel = keys.count("conv_kernel", 2, 16, older);
+  s.conv_bias = keys.flag("use_conv_bias", keys.flag("mamba_conv_bias", true));
+  s.bias = s.out_bias = keys.flag("use_bias", false);
+  s.step_low = static_cast<float>(keys.number("time_step_min", keys.number("mamba_dt_min", double{kLowestStep})));
+  s.norm_group = s.inner() / s.key_heads;
+  check_key_heads(keys, "n_groups", s);
+}
+
+void read_experts(Keys& keys, Hyper& h) {
+  ExpertsHyper& e = h.experts;
+  e.ff = keys.count("moe_intermediate_size", 1, kMaxWidth, 7688);
+  e.shared_ff = keys.count("moe_shared_expert_intermediate_size", 1, kMaxWidth, 7688);
+  e.latent = keys.count("moe_latent_size", 0, kMaxWidth, 0);
+  RouteRule& rule = e.rule;
+  rule = {.score = RouteRule::Score::sigmoid, .chosen = 2, .group_best = 2};
+  rule.renormalise = keys.flag("norm_topk_prob", true);
+  rule.scale = static_cast<float>(keys.number("routed_scaling_factor", 1.0));
+  rule.groups = keys.count("n_group", 1, kMaxExperts, 1);
+  rule.kept_groups = keys.count("topk_group", 1, rule.groups, 1);
+  e.count = 8;
+  if (std::find(h.kinds.begin(), h.kinds.end(), LayerKind::experts) != h.kinds.end())
+    read_config_experts(keys, h, "n_routed_experts");
 }
 
 Value squared_mlp(Builder& b, Weights& w, const Hyper& h, Input in, Value x) {
@@ -50,8 +82,6 @@ Value squared_experts(Builder& b, Weights& w, const Hyper& h, Input in, Value x)
   const Value sum = b.project("latent_up", {latent}, w.dot("ffn_latent_up", h.width, width, h.bias.mlp), AddTo{.x = x});
   return b.project("shared_down", {s}, down, AddTo{.x = sum});
 }
-
-constexpr float kLowestStep = 0.001f;  // of scans, where a file does not say
 
 // GGUF says layer by layer how many key heads and feed-forward rows there are, and nothing of the lowest step.
 void read_gguf(Keys& keys, Hyper& h, LayerKind feed_forward) {
@@ -96,32 +126,8 @@ void read_config_nemotron_h(Keys& keys, Hyper& h) {
   h.activation = Activation::silu;
   keys.expect("mlp_hidden_act", "relu2");
   keys.expect("mamba_hidden_act", "silu");
-  ScanHyper& s = h.scan;
-  s.heads = keys.count("mamba_num_heads", 1, kMaxHeads, 128);
-  s.value_dim = keys.count("mamba_head_dim", 1, kMaxDim, 64);
-  const int groups = keys.count("mamba_n_groups", 1, s.heads, 8);
-  s.key_heads = keys.count("n_groups", 1, s.heads, groups);
-  s.key_dim = keys.count("ssm_state_size", 1, kMaxDim, 128);
-  const int older = keys.count("mamba_d_conv", 2, 16, 4);
-  s.kernel = keys.count("conv_kernel", 2, 16, older);
-  s.conv_bias = keys.flag("use_conv_bias", keys.flag("mamba_conv_bias", true));
-  s.bias = s.out_bias = keys.flag("use_bias", false);
-  s.step_low = static_cast<float>(keys.number("time_step_min", keys.number("mamba_dt_min", double{kLowestStep})));
-  s.norm_group = s.inner() / s.key_heads;
-  check_key_heads(keys, "n_groups", s);
-  ExpertsHyper& e = h.experts;
-  e.ff = keys.count("moe_intermediate_size", 1, kMaxWidth, 7688);
-  e.shared_ff = keys.count("moe_shared_expert_intermediate_size", 1, kMaxWidth, 7688);
-  e.latent = keys.count("moe_latent_size", 0, kMaxWidth, 0);
-  RouteRule& rule = e.rule;
-  rule = {.score = RouteRule::Score::sigmoid, .chosen = 2, .group_best = 2};
-  rule.renormalise = keys.flag("norm_topk_prob", true);
-  rule.scale = static_cast<float>(keys.number("routed_scaling_factor", 1.0));
-  rule.groups = keys.count("n_group", 1, kMaxExperts, 1);
-  rule.kept_groups = keys.count("topk_group", 1, rule.groups, 1);
-  e.count = 8;
-  if (std::find(h.kinds.begin(), h.kinds.end(), LayerKind::experts) != h.kinds.end())
-    read_config_experts(keys, h, "n_routed_experts");
+  read_scan(keys, h.scan);
+  read_experts(keys, h);
   keys.ignore({"n_routed_experts",
                "num_experts_per_tok",
                "n_shared_experts",
