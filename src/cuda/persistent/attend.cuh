@@ -54,7 +54,7 @@ __device__ void Consumer<S>::attend(const Record& r) {
   stamp(2);
   post();
   if (!idle) free_leaf(kept);
-  if (chain_of(position) % r.sharers == r.share) appended(r);
+  if (chain_of(position) % r.sharers == r.share) pass_slice();
   stamp(3);
 }
 
@@ -131,7 +131,7 @@ __device__ void Consumer<S>::attend_leaf(const Record& r, int first_key, State& 
 #pragma unroll
     for (int i = 0; i < 4; ++i) s[n][i] = 0;
   take_stages(kKeySlots);
-  if (appends) append(r, stage, 0);
+  if (appends) append(stage, 0);
 #pragma unroll 1
   for (int step = 0; step < kDim / 32; ++step) {
     const std::uint32_t line = sm90::shared_address(panel_at(stage, step / 2)) + (row + lane_ % 8) * 128 +
@@ -161,7 +161,7 @@ __device__ void Consumer<S>::attend_leaf(const Record& r, int first_key, State& 
     parts[n / 2][n % 2 * 2 + 1] = split.part((g + 8) >> shift);
   }
   take_stages(S::kLeafSlots - kKeySlots);
-  if (appends) append(r, stage, S::kPanels);
+  if (appends) append(stage, S::kPanels);
 #pragma unroll
   for (int panel = 0; panel < S::kPanels; ++panel) {
     const std::uint32_t line = sm90::shared_address(panel_at(stage, S::kPanels + panel)) + (row + lane_) * 128;
@@ -177,33 +177,16 @@ __device__ void Consumer<S>::attend_leaf(const Record& r, int first_key, State& 
   if (appends) sm90::fence_bulk_shared();
 }
 
-// This token's key and value are in the cache, for bulk copies of the next token to read.
-template <class S>
-__device__ void Consumer<S>::appended(const Record& r) {
-  pass_slice();
-  if (warp_ != (launch_.position + watch_.token) % kBlockKeys / kWarpKeys) return;
-  sm90::fence_bulk();
-  __syncwarp();
-  if (lane_ == 0) shared_.appended = static_cast<unsigned>(watch_.token * kTokenAttends + r.in_version + 1);
-}
-
 // Writes this token's key (first_panel 0) or value, two numbers a lane, over its row of the leaf in slots `stage`, ...
-// and into the cache. Values behind it, which may be anything, become 0 among this warp's rows.
+// Values behind it, which may be anything, become 0 among this warp's rows.
 template <class S>
-__device__ void Consumer<S>::append(const Record& r, int stage, int first_panel) {
-  const float* made = wait_slice();
-  const int position = launch_.position + watch_.token, row = position % kLeafKeys;
-  const int byte = row * 128 + ((lane_ / 4) ^ (row % 8)) * 16 + lane_ % 4 * 4,
-            after = row / kWarpKeys * kWarpKeys + lane_;
-  auto* cache = reinterpret_cast<std::uint8_t*>(r.tiles) + r.kv_head * launch_.cache_head_bytes +
-                static_cast<std::int64_t>(position / kLeafKeys) * 2 * S::kPanels * kPanelBytes;
+__device__ void Consumer<S>::append(int stage, int first_panel) {
+  const auto* made = reinterpret_cast<const std::uint32_t*>(wait_slice());
+  const int row = (launch_.position + watch_.token) % kLeafKeys, after = row / kWarpKeys * kWarpKeys + lane_;
 #pragma unroll 1
   for (int panel = first_panel; panel < first_panel + S::kPanels; ++panel) {
     std::uint8_t* at = panel_at(stage, panel);
-    const float2 two = *reinterpret_cast<const float2*>(made + panel * kPanelDims + 2 * lane_);
-    const std::uint32_t bits = sm90::Bf16::pack(two.x, two.y);
-    *reinterpret_cast<std::uint32_t*>(at + byte) = bits;
-    *reinterpret_cast<std::uint32_t*>(cache + panel * kPanelBytes + byte) = bits;
+    *reinterpret_cast<std::uint32_t*>(at + CacheLayout::within(row, 2 * lane_, 2)) = made[panel * 32 + lane_];
     if (first_panel == 0 || after <= row) continue;
     for (int chunk = 0; chunk < 8; ++chunk) reinterpret_cast<uint4*>(at + after * 128)[chunk] = uint4{0, 0, 0, 0};
   }

@@ -112,8 +112,7 @@ class Consumer {
   __device__ void take_stages(int count);
   __device__ void free_leaf(int first);
   __device__ std::uint8_t* panel_at(int first, int panel) const;
-  __device__ void append(const Record& r, int stage, int first_panel);
-  __device__ void appended(const Record& r);
+  __device__ void append(int stage, int first_panel);
   __device__ void softmax_step(int key, int position, float (&scores)[kWarpKeys / 4], State& state);
   __device__ float* scratch(int first_stage, int warp) const;
   __device__ void merge_warps(const Record& r, int chain, const State& state, int first_stage);

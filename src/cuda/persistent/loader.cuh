@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/persistent/machine.cuh"
+#include "cuda/sm90/matrix.cuh"
 
 namespace fourfold::cuda::persistent {
 
@@ -159,17 +160,35 @@ class Loader {
     if (chain_of(position) % r.sharers != r.share) return;
     if (mine()) {
       const Turn turn = turn_of(r, r.extra, position);
-      float* to = slot();
+      auto* to = reinterpret_cast<std::uint8_t*>(slot());
       const int key = r.kv_heads * n + r.kv_head * S::kDim, value = key + r.kv_heads * S::kDim;
       wait(r.in_counter + key / S::Tile::kColumns, r.in_version, r.in_counter + value / S::Tile::kColumns);
       const int at = lane_ * 4 % S::kDim;
       const float4 k = __ldcg(reinterpret_cast<const float4*>(launch_.arena + r.in + key + at));
       const float4 v = __ldcg(reinterpret_cast<const float4*>(launch_.arena + r.in + value + at));
-      *reinterpret_cast<float4*>(to + at) = turned(r, k, r.extra != 0, turn);
-      *reinterpret_cast<float4*>(to + S::kDim + at) = v;
+      const uint2 rows[2] = {packed(turned(r, k, r.extra != 0, turn)), packed(v)};
+#pragma unroll
+      for (int i = 0; i < 2; ++i) *reinterpret_cast<uint2*>(to + (i * S::kDim + at) * 2) = rows[i];
       done();
+      append(r, position, at, rows);
     }
     room_.next();
+  }
+
+  static __device__ uint2 packed(float4 x) { return {sm90::Bf16::pack(x.x, x.y), sm90::Bf16::pack(x.z, x.w)}; }
+
+  // Four dims, from `dim` on, of this token's key and value into the cache, for bulk copies of the next token to read.
+  __device__ void append(const Record& r, int position, int dim, const uint2 (&rows)[2]) {
+    constexpr int kPartBytes = S::kPanels * kPanelBytes;
+    std::uint8_t* at = reinterpret_cast<std::uint8_t*>(r.tiles) + r.kv_head * launch_.cache_head_bytes +
+                       static_cast<std::int64_t>(position / kLeafKeys) * 2 * kPartBytes +
+                       CacheLayout::within(position % kLeafKeys, dim, 2);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) *reinterpret_cast<uint2*>(at + i * kPartBytes) = rows[i];
+    sm90::fence_bulk();
+    __syncwarp();
+    if (lane_ == 0)
+      atomicMax(&shared_.appended, static_cast<unsigned>(watch_.token * kTokenAttends + r.in_version + 1));
   }
 
   static __device__ float4 times(float4 x, float f) { return {x.x * f, x.y * f, x.z * f, x.w * f}; }

@@ -61,8 +61,8 @@ struct Shared {
   Record records[kThreads / 32];  // what each warp works on
   unsigned long long full[S::kStages], empty[S::kStages], slice_full[S::kSlices], slice_empty[S::kSlices];
   unsigned long long posted[kPosts], announced[kPosts];
-  volatile unsigned dead;      // nothing is waited for any more
-  volatile unsigned appended;  // attends of this CTA that wrote their token's key and value
+  volatile unsigned dead;  // nothing is waited for any more
+  unsigned appended;       // attends of this CTA that wrote their token's key and value
 };
 
 // A place in a ring of kCount, with the parity that its barrier's current phase has.

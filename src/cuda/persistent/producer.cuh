@@ -57,7 +57,7 @@ class Producer {
   // The token before wrote its key and value into this leaf, in this CTA.
   __device__ void wait_for_last_token(int layer) {
     const unsigned want = static_cast<unsigned>((watch_.token - 1) * kTokenAttends + layer + 1);
-    while (static_cast<int>(shared_.appended - want) < 0 && !watch_.dead()) {
+    while (static_cast<int>(*static_cast<volatile unsigned*>(&shared_.appended) - want) < 0 && !watch_.dead()) {
     }
     sm90::fence_bulk();
   }
