@@ -283,7 +283,7 @@ __device__ void Consumer<S>::merge(const Record& r) {
     if (lane_ == 0) watch_.counter(r.parts, r.in_version);
     __syncwarp();  // the others' loads stay behind lane 0's wait
     stamp(1);
-    const int i = r.share * count + base + lane_ % 8 * 4;
+    const int own = base + lane_ % 8 * 4, i = r.share * count + min(own, count - 4);
     const float* parts = launch_.arena + r.in + r.kv_head * kChains * state;
     float2 scale{kNothing, 0};
     if (lane_ < chains) scale = __ldcg(reinterpret_cast<const float2*>(parts + lane_ * state + n + i / kDim * 2));
@@ -311,7 +311,7 @@ __device__ void Consumer<S>::merge(const Record& r) {
       *v += __shfl_xor_sync(~0u, *v, 16);
       *v *= inverse;
     }
-    if (lane_ < 8) __stcg(reinterpret_cast<float4*>(launch_.arena + r.out + r.kv_head * n + i), y);
+    if (lane_ < 8 && own < count) __stcg(reinterpret_cast<float4*>(launch_.arena + r.out + r.kv_head * n + i), y);
   }
   stamp(2);
   post();
