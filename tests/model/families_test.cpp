@@ -165,7 +165,7 @@ TEST_P(HostileValues, AreHonouredOrRefused) {
       model.folder.write("config.json", changed.dump());
       const std::clock_t start = std::clock();
       const auto opened = model.open();
-      EXPECT_LT(std::clock() - start, CLOCKS_PER_SEC / 2);
+      EXPECT_TRUE(test::kSanitized || std::clock() - start < CLOCKS_PER_SEC / 2);
       refused += !opened.ok();
       if (!opened.ok()) {
         EXPECT_FALSE(opened.error().message().empty());
@@ -175,7 +175,7 @@ TEST_P(HostileValues, AreHonouredOrRefused) {
       }
     }
   EXPECT_GT(refused, 100);
-  EXPECT_LT(test::peak_resident() - before, 64L << 20);
+  EXPECT_TRUE(test::kSanitized || test::peak_resident() - before < 64L << 20) << test::peak_resident() - before;
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, HostileValues, testing::ValuesIn(folders()),

@@ -17,6 +17,13 @@ const status& status_of(const result<T>& r) {
   return r.error();
 }
 
+// A sanitizer takes its time, and keeps what was freed to see who uses it again.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // Peak resident bytes of this process so far.
 inline long peak_resident() {
   std::ifstream in("/proc/self/status");
