@@ -1,8 +1,7 @@
 // The consumers: eight warps multiply tiles as they land, each its strip of columns, and finish what a task makes.
 //
-// Sums of a project's row groups stay in registers over all its slices; the warps' sums meet in the task's last slot of
-// the ring, each warp writing over its own strip. Bits depend on the order of slices, which the plan fixes, on nothing
-// else. Memory binds: a tile takes a warp about 0.1 us, the stream brings one in 0.47 us.
+// Each warp's sums of a project's rows stay in shared memory over all its slices and meet at the end. Bits depend on
+// the order of slices, which the plan fixes, on nothing else. Memory binds.
 #pragma once
 
 #include "cuda/persistent/machine.cuh"
@@ -45,25 +44,19 @@ class Consumer {
  private:
   using Tile = typename S::Tile;
   static constexpr int kDim = S::kDim;
-  // Where a warp's strip begins in a tile, and where it leaves its sums.
-  static constexpr int kStripBytes = Tile::Low::kBytes / kTileStrips;
-  static_assert(kStripBytes >= kMaxGroups * kGroupRows * 4);
 
   // ---- Rings ----
-  __device__ std::uint8_t* stage() const { return shared_.ring + ring_.at * S::kSlotBytes; }
-  __device__ void wait_stage() { watch_.barrier(sm90::shared_address(&shared_.full[ring_.at]), ring_.parity); }
+  __device__ std::uint8_t* stage(int at) const { return shared_.ring + at * S::kSlotBytes; }
+  __device__ void wait_stage() { watch_.barrier(full_ + ring_.at * 8, ring_.parity); }
+  __device__ int take_stage() {
+    wait_stage();
+    const int at = ring_.at;
+    ring_.next();
+    return at;
+  }
   __device__ void free_stage(int at, int arrivals = 1) {
     __syncwarp();
     if (lane_ == 0) sm90::Barrier{empty_ + at * 8}.arrive(arrivals);
-  }
-  __device__ void pass_stage() {
-    free_stage(ring_.at);
-    ring_.next();
-  }
-  // The same of a slot that was written to: the next bulk copy has to see that.
-  __device__ void free_written_stage(int at) {
-    sm90::fence_bulk_shared();
-    free_stage(at);
   }
   __device__ const float* wait_slice() {
     watch_.barrier(sm90::shared_address(&shared_.slice_full[slices_.at]), slices_.parity);
@@ -94,8 +87,10 @@ class Consumer {
 
   // ---- Project ----
   __device__ void project(const Record& r);
+  __device__ float walk(const Record& r);
+  __device__ void add_sums(const float (&acc)[2][4], int group, int groups);
   __device__ void finish(const Record& r, float y, float residual, int row);
-  __device__ float residual_of(const Record& r, int row) const;
+  __device__ void begin(const Record& r);
   __device__ void keep_best(float logit, int id);
   __device__ void sample();
 
@@ -125,6 +120,7 @@ class Consumer {
   Place<S::kStages> ring_;
   Place<S::kSlices> slices_;
   Place<kPosts> posts_;
+  float residual_ = 0;  // of this thread's row
   unsigned long long best_ = 0;
   std::uint32_t full_, empty_;  // addresses of the ring's barriers
 };
@@ -154,75 +150,89 @@ __device__ void Consumer<S>::run(Tasks tasks) {
     }
 }
 
+// A project's first slice has arrived, and the residual before it: what this thread will add is fetched meanwhile.
 template <class S>
-__device__ float Consumer<S>::residual_of(const Record& r, int row) const {
-  if (r.residual != kEmbedding) return __ldcg(launch_.arena + r.residual + row);
-  return embedded<Tile>(launch_, token_id(launch_, watch_.token), static_cast<int>(r.rows), row);
+__device__ void Consumer<S>::begin(const Record& r) {
+  stamp(1);
+  const int row = static_cast<int>(r.first_group) * kGroupRows + thread_;
+  const bool adds = r.finish == static_cast<std::uint8_t>(Finish::add);
+  if (!adds || thread_ >= r.groups * kGroupRows || row >= static_cast<int>(r.rows)) return;
+  residual_ = r.residual != kEmbedding
+                  ? __ldcg(launch_.arena + r.residual + row)
+                  : embedded<Tile>(launch_, token_id(launch_, watch_.token), static_cast<int>(r.rows), row);
+}
+
+// The dots of a task: this warp's sums over its strips, slice after slice, go to shared memory. Two tiles at a time,
+// and their sums while the next two are read, so that latencies hide in one another; one loop for any number of row
+// groups, because instructions that are used once a task have to be fetched from afar.
+template <class S>
+__device__ float Consumer<S>::walk(const Record& r) {
+  const int slices = r.slices, groups = r.groups;
+  for (int i = lane_; i < groups * kGroupRows; i += 32) shared_.sums[warp_][i] = 0;
+  __syncwarp();
+  float squares = 0, acc[2][4] = {};
+  int group = 0;  // of the sums in acc
+#pragma unroll 1
+  for (int s = 0; s < slices; ++s) {
+    typename S::Parts x;
+    x.read(reinterpret_cast<const std::uint8_t*>(wait_slice()) + warp_ * S::Parts::kStoredBytes);
+    squares += shared_.squares[slices_.at];
+    pass_slice();
+#pragma unroll 1
+    for (int g = 0; g < groups; g += 2) {
+      const bool both = g + 1 < groups;
+      const int first = take_stage(), second = both && S::kSlotTiles == 1 ? take_stage() : first;
+      sm90::Strip<Tile> strips[2];
+      strips[0].template read<sm90::Shared>(stage(first), warp_);
+      strips[1].template read<sm90::Shared>(stage(second) + (S::kSlotTiles - 1) * Tile::kBytes, warp_);
+      add_sums(acc, group, groups);
+      free_stage(first);
+      if (second != first) free_stage(second);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) acc[0][i] = acc[1][i] = 0;
+      strips[0].accumulate(acc[0], x);
+      strips[1].accumulate(acc[1], x);
+      group = g;
+    }
+  }
+  add_sums(acc, group, groups);
+  return squares;
+}
+
+// Of row groups `group` and the next, where there is one.
+template <class S>
+__device__ void Consumer<S>::add_sums(const float (&acc)[2][4], int group, int groups) {
+  const float2 first = sm90::row_sums(acc[0]), second = sm90::row_sums(acc[1]);
+  if (lane_ % 4 != 0) return;
+  float* own = shared_.sums[warp_] + group * kGroupRows + lane_ / 4;
+  own[0] += first.x;
+  own[8] += first.y;
+  if (group + 1 == groups) return;
+  own[kGroupRows] += second.x;
+  own[kGroupRows + 8] += second.y;
 }
 
 template <class S>
 __device__ void Consumer<S>::project(const Record& r) {
-  const int groups = r.groups, slices = r.slices, first_row = static_cast<int>(r.first_group) * kGroupRows;
-  const int row = first_row + thread_;
+  const int groups = r.groups, row = static_cast<int>(r.first_group) * kGroupRows + thread_;
   const bool gated = r.finish == static_cast<std::uint8_t>(Finish::gated);
   const bool own = thread_ < groups * kGroupRows && (gated || row < static_cast<int>(r.rows));
-  float residual = 0, squares = 0;
-  float acc[kMaxGroups][4];
-#pragma unroll
-  for (int g = 0; g < kMaxGroups; ++g)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) acc[g][i] = 0;
-
-  for (int s = 0; s < slices; ++s) {
-    typename sm90::Strip<Tile>::Parts x;
-    x.make(wait_slice() + warp_ * Tile::kStripColumns);
-    if (s == 0) stamp(1);
-    squares += shared_.squares[slices_.at];
-    pass_slice();
-    if (s == 0 && own && r.finish == static_cast<std::uint8_t>(Finish::add)) residual = residual_of(r, row);
-      // Two tiles at a time: the tensor cores' latency, 0.1 us a tile, binds otherwise.
-#pragma unroll
-    for (int g = 0; g < kMaxGroups; g += 2) {
-      if (g >= groups) break;
-      sm90::Strip<Tile> first, second;
-      wait_stage();
-      first.template read<sm90::Shared>(stage(), warp_);
-      if (s + 1 < slices || g + 1 < groups) pass_stage();
-      if (g + 1 < groups) {
-        wait_stage();
-        second.template read<sm90::Shared>(stage(), warp_);
-        if (s + 1 < slices || g + 2 < groups) pass_stage();
-        first.accumulate(acc[g], x);
-        second.accumulate(acc[g + 1], x);
-      } else {
-        first.accumulate(acc[g], x);
-      }
-    }
-  }
-  auto* sums = reinterpret_cast<float*>(stage() + warp_ * kStripBytes);
-#pragma unroll
-  for (int g = 0; g < kMaxGroups; ++g) {
-    if (g >= groups) break;
-    const float2 two = sm90::row_sums(acc[g]);
-    if (lane_ % 4 == 0) {
-      sums[g * kGroupRows + lane_ / 4] = two.x;
-      sums[g * kGroupRows + 8 + lane_ / 4] = two.y;
-    }
-  }
+  wait_slice();
+  begin(r);
+  const float squares = walk(r);
   sm90::meet<kConsumers>();
   float y = 0;
+  if (thread_ < groups * kGroupRows)
 #pragma unroll
-  for (int w = 0; w < kConsumerWarps; ++w)
-    y += *reinterpret_cast<const float*>(stage() + w * kStripBytes + (thread_ < groups * kGroupRows ? thread_ : 0) * 4);
+    for (int w = 0; w < kConsumerWarps; ++w) y += shared_.sums[w][thread_];
+  sm90::meet<kConsumers>();  // the next task's sums go to the same place
   if (r.norm != 0) y *= rsqrtf(squares / static_cast<float>(r.columns) + r.eps);
   if (own && r.scales != 0) y *= __ldg(reinterpret_cast<const float*>(r.scales) + row);
   if (own && r.extra != 0) y += __ldg(reinterpret_cast<const float*>(r.extra) + row);
   stamp(2);
-  finish(r, y, residual, row);
+  finish(r, y, residual_, row);
   post();
   stamp(3);
-  free_written_stage(ring_.at);
-  ring_.next();
 }
 
 template <class S>

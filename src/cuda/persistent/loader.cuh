@@ -1,5 +1,6 @@
 // The loaders: each warp takes every kLoaders-th slice of the CTA's tasks, polls the slice's counter, and brings it to
-// shared memory: times its norm's weights, with its sum of squares; queries and keys normed and turned.
+// shared memory: times its norm's weights, as the operands that the consumers' lanes read, with its sum of squares;
+// queries and keys normed and turned.
 #pragma once
 
 #include "cuda/persistent/machine.cuh"
@@ -62,13 +63,12 @@ class Loader {
 
   __device__ void bring(const Record& r, int slice) {
     if (r.in == kEmbedding) return bring_embedding(r, slice);
-    float* to = slot();
-    // The norm's weights wait in the slot for what they are multiplied with.
-#pragma unroll 4
-    for (int i = 0; i < kVectors; ++i)
-      reinterpret_cast<float4*>(to)[i * 32 + lane_] = weights_of(r, column_of(slice, i));
+    slot();
+    float4 x[kVectors], weights[kVectors];
+    // The norm's weights are on their way while the counter is polled.
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) weights[i] = weights_of(r, column_of(slice, i));
     wait(r.in_counter + slice, r.in_version);
-    float4 x[kVectors];
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       const int column = column_of(slice, i);
@@ -78,16 +78,15 @@ class Loader {
     }
     float squares = 0;
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) squares += put(to, i, x[i], reinterpret_cast<const float4*>(to)[i * 32 + lane_]);
-    hand_over(r, squares);
+    for (int i = 0; i < kVectors; ++i) squares += weigh(x[i], weights[i]);
+    hand_over(r, squares, x);
   }
 
   __device__ void bring_embedding(const Record& r, int slice) {
-    float* to = slot();
+    float4* to = reinterpret_cast<float4*>(slot());
     if (watch_.token > 0) wait(launch_.sampled, -1);
     const int id = token_id(launch_, watch_.token);
     if (blockIdx.x == 0 && slice == r.first_slice && watch_.token > 0) show(watch_.token - 1, id);
-    float squares = 0;
 #pragma unroll 1
     for (int i = 0; i < kVectors; ++i) {
       const int column = column_of(slice, i), columns = static_cast<int>(r.columns);
@@ -97,9 +96,16 @@ class Loader {
              embedded<typename S::Tile>(launch_, id, columns, column + 1),
              embedded<typename S::Tile>(launch_, id, columns, column + 2),
              embedded<typename S::Tile>(launch_, id, columns, column + 3)};
-      squares += put(to, i, x, weights_of(r, column));
+      to[i * 32 + lane_] = x;
     }
-    hand_over(r, squares);
+    float4 x[kVectors];
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      x[i] = to[i * 32 + lane_];
+      squares += weigh(x[i], weights_of(r, column_of(slice, i)));
+    }
+    hand_over(r, squares, x);
   }
 
   // First of the four columns in this lane's vector i of a slice.
@@ -108,18 +114,42 @@ class Loader {
     if (r.norm == 0 || column >= static_cast<int>(r.columns)) return {1, 1, 1, 1};
     return __ldg(reinterpret_cast<const float4*>(reinterpret_cast<const float*>(r.norm) + column));
   }
-  // Stores x times its norm's weights; the sum of squares of x.
-  __device__ float put(float* to, int i, float4 x, float4 w) const {
-    reinterpret_cast<float4*>(to)[i * 32 + lane_] = float4{x.x * w.x, x.y * w.y, x.z * w.z, x.w * w.w};
-    return x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w);
+  // x times its norm's weights; the sum of squares of x as it was.
+  __device__ static float weigh(float4& x, float4 w) {
+    const float squares = x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w);
+    x = {x.x * w.x, x.y * w.y, x.z * w.z, x.w * w.w};
+    return squares;
   }
-  __device__ void hand_over(const Record& r, float squares) {
+  // The slice as operands. A lane's numbers: four columns of each vector of 128.
+  __device__ void hand_over(const Record& r, float squares, float4 (&x)[kVectors]) {
+    using Parts = typename S::Parts;
+    auto* slot = reinterpret_cast<std::uint8_t*>(shared_.slices[room_.at]);
+    __syncwarp();  // all lanes have taken their weights out of the slot
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int column = (i * 32 + lane_) * 4, in_strip = column % S::Tile::kStripColumns;
+      std::uint8_t* strip = slot + column / S::Tile::kStripColumns * Parts::kStoredBytes;
+      if constexpr (Parts::kScaled) scale<Parts>(strip, x[i]);
+      Parts::store(strip, in_strip, float2{x[i].x, x[i].y});
+      Parts::store(strip, in_strip + 2, float2{x[i].z, x[i].w});
+    }
     if (r.norm != 0) {
 #pragma unroll
       for (int z = 16; z > 0; z /= 2) squares += __shfl_xor_sync(~0u, squares, z);
       if (lane_ == 0) shared_.squares[room_.at] = squares;
     }
     done();
+  }
+  // By a power of two that a strip, a vector of this warp, has in common.
+  template <class Parts>
+  __device__ void scale(std::uint8_t* strip, float4& x) const {
+    static_assert(S::Tile::kStripColumns == 128);
+    using sm90::StripScale;
+    const std::uint32_t own = max(max(StripScale::magnitude(x.x), StripScale::magnitude(x.y)),
+                                  max(StripScale::magnitude(x.z), StripScale::magnitude(x.w)));
+    const StripScale scale(__reduce_max_sync(~0u, own));
+    x = times(x, scale.factor);
+    if (lane_ == 0) Parts::store_inverse(strip, scale.inverse);
   }
 
   __device__ void show(int token, int id) const {

@@ -30,20 +30,29 @@ inline constexpr int kSharedBytes = 227 * 1024;  // of a CTA that has its SM to 
 template <Storage kStorage, int kDim_>
 struct Sizes {
   using Tile = cuda::Tile<kStorage>;
+  using Parts = typename sm90::Strip<Tile>::Parts;
   static constexpr int kDim = kDim_;
-  static constexpr int kSlotBytes = ((Tile::kBytes > kPanelBytes ? Tile::kBytes : kPanelBytes) + 127) / 128 * 128;
+  // One thread issues copies: a slot holds two row groups where tiles are small.
+  static constexpr int kSlotTiles = Tile::kBytes <= 12 * 1024 ? 2 : 1;
+  static constexpr int kTilesBytes = kSlotTiles * Tile::kBytes;
+  static constexpr int kSlotBytes = ((kTilesBytes > kPanelBytes ? kTilesBytes : kPanelBytes) + 127) / 128 * 128;
   static constexpr int kPanels = kDim / kPanelDims;  // of a leaf's keys, or of its values
   static constexpr int kSlotPanels = kSlotBytes / kPanelBytes < 2 * kPanels ? kSlotBytes / kPanelBytes : 2 * kPanels;
   static constexpr int kLeafSlots = 2 * kPanels / kSlotPanels;
-  static constexpr int kSlices = 4096 / Tile::kColumns;  // activation slices in shared memory: 16 KB
+  // Activation slices in shared memory, as operands; queries and keys of an attend as numbers.
+  static constexpr int kPartsBytes = kTileStrips * Parts::kStoredBytes;
+  static constexpr int kSliceBytes = kPartsBytes > Tile::kColumns * 4 ? kPartsBytes : Tile::kColumns * 4;
+  static constexpr int kSlices = (kSlotTiles == 1 ? 18 : 21) * 1024 / kSliceBytes;
   static constexpr int kWorkingLoaders = kLoaders < kSlices ? kLoaders : kSlices;
-  static constexpr int kFixedBytes = (16 + 4) * 1024 + kMostCounters * 4 + 4096;
+  static constexpr int kSumsBytes = kConsumerWarps * kMaxGroups * kGroupRows * 4;
+  static constexpr int kFixedBytes = kSlices * kSliceBytes + kSumsBytes + 4 * 1024 + kMostCounters * 4 + 4096;
   static constexpr int kStages = (kSharedBytes - kFixedBytes) / kSlotBytes;
   // In flight: little near a phase's ends, where small loads would queue behind it.        lab: H200.md, slices
-  static constexpr int kEdge = 256 * 1024 / kSlotBytes;
-  static constexpr int kFlyEdge = 48 * 1024 / kSlotBytes, kFly = 80 * 1024 / kSlotBytes;
+  static constexpr int kEdge = 256 * 1024 / Tile::kBytes;  // tiles
+  static constexpr int slots_of(int bytes) { return (bytes + kSlotBytes / 2) / kSlotBytes; }
+  static constexpr int kFlyEdge = slots_of(48 * 1024), kFly = slots_of(74 * 1024);
   // Registers a lane: the CTA is launched with 128 for each of its four warpgroups; two help and give some of theirs.
-  static constexpr int kHelperRegisters = 80;
+  static constexpr int kHelperRegisters = 112;
   static constexpr int kConsumerRegisters = 2 * 128 - kHelperRegisters;
   static_assert(kHelperRegisters % 8 == 0 && kConsumerRegisters % 8 == 0);
   static_assert(kTileRows == kGroupRows && Tile::kBytes % 16 == 0 && kFly < kStages && kLeafSlots < kStages);
@@ -52,9 +61,10 @@ struct Sizes {
 template <class S>
 struct Shared {
   alignas(1024) std::uint8_t ring[S::kStages * S::kSlotBytes];
-  alignas(16) float slices[S::kSlices][S::Tile::kColumns];
-  uint4 queries[S::kDim / 16][32];  // operands of mma.sync, by lane
-  float squares[S::kSlices];        // of a slice, before its norm's weights
+  alignas(16) float slices[S::kSlices][S::kSliceBytes / 4];
+  float sums[kConsumerWarps][kMaxGroups * kGroupRows];  // of a project's rows
+  uint4 queries[S::kDim / 16][32];                      // operands of mma.sync, by lane
+  float squares[S::kSlices];                            // of a slice, before its norm's weights
   float largest[kConsumerWarps][kMostQueries], sum[kConsumerWarps][kMostQueries];
   unsigned long long best[kConsumerWarps];
   CounterTarget targets[kMostCounters];

@@ -10,7 +10,14 @@ template <class S>
 class Producer {
  public:
   __device__ Producer(const Launch& launch, Shared<S>& shared)
-      : launch_(launch), shared_(shared), watch_{launch, shared}, policy_(sm90::evict_first()) {
+      : launch_(launch),
+        shared_(shared),
+        watch_{launch, shared},
+        policy_(sm90::evict_first()),
+        ring_at_(sm90::shared_address(shared.ring)),
+        full_(sm90::shared_address(shared.full)),
+        empty_(sm90::shared_address(shared.empty)),
+        dead_(sm90::shared_address(const_cast<unsigned*>(&shared.dead))) {
     room_.parity = 1;  // every slot is empty
   }
 
@@ -34,8 +41,15 @@ class Producer {
     int slice = r.first_slice, done = 0;
     for (int s = 0; s < slices; ++s) {
       const std::uint8_t* at = tiles + static_cast<std::int64_t>(slice) * S::Tile::kBytes;
-      for (int g = 0; g < groups; ++g, at += group_bytes, ++done)
-        issue(at, S::Tile::kBytes, done < S::kEdge || total - done <= S::kEdge ? S::kFlyEdge : S::kFly);
+      for (int g = 0; g < groups; g += S::kSlotTiles) {
+        const int cap = done < S::kEdge || total - done <= S::kEdge ? S::kFlyEdge : S::kFly;
+        if (S::kSlotTiles == 1 || g + 1 == groups) {
+          issue<1>(at, S::Tile::kBytes, 0, cap);
+        } else {
+          issue<S::kSlotTiles>(at, S::Tile::kBytes, group_bytes, cap);
+        }
+        at += S::kSlotTiles * group_bytes, done += S::kSlotTiles;
+      }
       slice = slice + 1 == slices ? 0 : slice + 1;
     }
   }
@@ -50,7 +64,7 @@ class Producer {
           const int leaf = blocks.leaf + i / S::kLeafSlots;
           if (watch_.token > 0 && leaf == (position - 1) / kLeafKeys) wait_for_last_token(r.in_version);
           const std::uint8_t* at = head + static_cast<std::int64_t>(leaf) * 2 * S::kPanels * kPanelBytes;
-          issue(at + i % S::kLeafSlots * kBytes, kBytes, blocks.first() || blocks.last() ? S::kFlyEdge : S::kFly);
+          issue<1>(at + i % S::kLeafSlots * kBytes, kBytes, 0, blocks.first() || blocks.last() ? S::kFlyEdge : S::kFly);
         }
   }
 
@@ -62,20 +76,23 @@ class Producer {
     sm90::fence_bulk();
   }
 
-  __device__ __forceinline__ void issue(const std::uint8_t* from, int bytes, int cap) {
+  // kCount stretches of `bytes`, `stride` apart, into one slot. In a dead CTA nobody reads what they bring.
+  template <int kCount>
+  __device__ __forceinline__ void issue(const std::uint8_t* from, int bytes, std::int64_t stride, int cap) {
+#pragma unroll 1
     while (flying_ >= cap) land();
-    watch_.barrier(sm90::shared_address(&shared_.empty[room_.at]), room_.parity);
-    if (watch_.dead()) return;
-    const sm90::Barrier full{sm90::shared_address(&shared_.full[room_.at])};
-    full.expect(bytes);
-    sm90::copy_bulk(sm90::shared_address(shared_.ring + room_.at * S::kSlotBytes), from, bytes, full, policy_);
+    sm90::Barrier{empty_ + room_.at * 8}.wait(room_.parity, dead_);
+    const sm90::Barrier full{full_ + room_.at * 8};
+    full.expect(kCount * bytes);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      sm90::copy_bulk(ring_at_ + room_.at * S::kSlotBytes + i * bytes, from + i * stride, bytes, full, policy_);
     room_.next();
     ++flying_;
   }
   // Memory always answers: no need to watch.
   __device__ __forceinline__ void land() {
-    while (!sm90::Barrier{sm90::shared_address(&shared_.full[oldest_.at])}.done(oldest_.parity)) {
-    }
+    sm90::Barrier{full_ + oldest_.at * 8}.wait(oldest_.parity);
     oldest_.next();
     --flying_;
   }
@@ -84,6 +101,7 @@ class Producer {
   Shared<S>& shared_;
   Watch<S> watch_;
   std::uint64_t policy_;
+  std::uint32_t ring_at_, full_, empty_, dead_;  // shared addresses
   Place<S::kStages> room_, oldest_;
   int flying_ = 0;
 };

@@ -12,33 +12,97 @@
 
 namespace fourfold::cuda::sm90 {
 
-// A strip of the activation as B operands; x: its kSteps * 16 numbers, 8-byte aligned, in shared or global memory.
+// Two numbers as bf16 or f16 parts, in pairs. Parts of bf16 are cut off, not rounded: 8 + 8 + 8 bits hold a float.
+struct Bf16Split {
+  std::uint32_t part[3];
+
+  __device__ __forceinline__ explicit Bf16Split(float2 x) {
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      const std::uint32_t a = __float_as_uint(x.x), b = __float_as_uint(x.y);
+      part[i] = __byte_perm(a, b, 0x7632);
+      x.x -= __uint_as_float(a & 0xffff0000u);
+      x.y -= __uint_as_float(b & 0xffff0000u);
+    }
+  }
+};
+struct F16Split {
+  std::uint32_t part[2];
+
+  __device__ __forceinline__ explicit F16Split(float2 x) {
+    const __half2 high = __floats2half2_rn(x.x, x.y);
+    part[0] = *reinterpret_cast<const std::uint32_t*>(&high);
+    part[1] = half2_of(x.x - __low2float(high), x.y - __high2float(high));
+  }
+};
+
+// A strip's operands as a loader leaves them in shared memory: [vector][part][t], vectors of four words of a lane.
+template <int kSteps, int kParts>
+struct StoredParts {
+  static constexpr int kVectors = kSteps / 2;
+  static constexpr int kBytes = kVectors * kParts * 4 * 16;
+
+  static __device__ __forceinline__ void read(const std::uint8_t* strip, std::uint32_t (&b)[2 * kSteps]) {
+    const int lane = threadIdx.x % kLanes;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      uint4 own{0, 0, 0, 0};
+      if (lane < kParts * 4) own = reinterpret_cast<const uint4*>(strip)[v * kParts * 4 + lane];
+      b[4 * v] = own.x, b[4 * v + 1] = own.y, b[4 * v + 2] = own.z, b[4 * v + 3] = own.w;
+    }
+  }
+  // Columns `column` and the next of the strip.
+  template <class Split>
+  static __device__ __forceinline__ void store(std::uint8_t* strip, int column, const Split& two) {
+    const int word = column / 8, t = column % 8 / 2;
+#pragma unroll
+    for (int part = 0; part < kParts; ++part)
+      reinterpret_cast<std::uint32_t*>(strip)[((word / 4 * kParts + part) * 4 + t) * 4 + word % 4] = two.part[part];
+  }
+};
+
+// A strip of the activation as B operands. make(): from its kSteps * 16 numbers, 8-byte aligned; read(): as store()
+// left them, with the strip's scale, in kStoredBytes of shared memory.
 template <int kSteps>
 struct Bf16Parts {
+  using Stored = StoredParts<kSteps, 3>;
+  static constexpr int kStoredBytes = Stored::kBytes;
+  static constexpr bool kScaled = false;
   std::uint32_t b[2 * kSteps];
 
   __device__ __forceinline__ void make(const float* x) {
     const int lane = threadIdx.x % kLanes, t = lane % 4, part = lane / 4;
 #pragma unroll
     for (int i = 0; i < 2 * kSteps; ++i) {
-      const float2 two = *reinterpret_cast<const float2*>(x + i * 8 + 2 * t);
-      const __nv_bfloat162 bits = __floats2bfloat162_rn(part_of(two.x, part), part_of(two.y, part));
-      b[i] = *reinterpret_cast<const std::uint32_t*>(&bits);
+      const Bf16Split two(*reinterpret_cast<const float2*>(x + i * 8 + 2 * t));
+      b[i] = part == 0 ? two.part[0] : part == 1 ? two.part[1] : part == 2 ? two.part[2] : 0;
     }
   }
-
- private:
-  // x = part 0 + part 1 + part 2 exactly; the other columns are idle.
-  static __device__ __forceinline__ float part_of(float x, int part) {
-    const float high = __bfloat162float(__float2bfloat16_rn(x)), rest = x - high;
-    const float middle = __bfloat162float(__float2bfloat16_rn(rest));
-    return part == 0 ? high : part == 1 ? middle : part == 2 ? rest - middle : 0.f;
+  __device__ __forceinline__ void read(const std::uint8_t* strip) { Stored::read(strip, b); }
+  static __device__ __forceinline__ void store(std::uint8_t* strip, int column, float2 two) {
+    Stored::store(strip, column, Bf16Split(two));
   }
 };
 
-// kSums: also the sums of each 32 columns, which blocks with a minimum need.
+// The power of two that brings a strip's largest magnitude, given as bits, to 2^14 .. 2^15; and its inverse.
+struct StripScale {
+  float factor, inverse;
+
+  __device__ __forceinline__ explicit StripScale(std::uint32_t largest) {
+    const int exponent = static_cast<int>(largest >> 23);  // biased; 255: NaN or infinity, which no scale changes
+    const int shift = exponent == 255 ? 0 : min(14 - (exponent - 127), 100);
+    factor = __int_as_float((127 + shift) << 23);
+    inverse = __int_as_float((127 - shift) << 23);
+  }
+  static __device__ __forceinline__ std::uint32_t magnitude(float x) { return __float_as_uint(x) & 0x7fffffffu; }
+};
+
+// kSums: also the sums of each 32 columns, which blocks with a minimum need; those are made, never stored.
 template <int kSteps, bool kSums>
 struct F16Parts {
+  using Stored = StoredParts<kSteps, 2>;
+  static constexpr int kStoredBytes = Stored::kBytes + 16;
+  static constexpr bool kScaled = true;
   std::uint32_t b[2 * kSteps];
   float inverse;                       // of the power of two
   float sums[kSums ? kSteps / 2 : 1];  // scaled as b; 0 but in the lanes that hold column 0
@@ -50,17 +114,17 @@ struct F16Parts {
 #pragma unroll
     for (int i = 0; i < 2 * kSteps; ++i) {
       own[i] = *reinterpret_cast<const float2*>(x + i * 8 + 2 * t);
-      largest = max(largest, max(__float_as_uint(own[i].x) & 0x7fffffffu, __float_as_uint(own[i].y) & 0x7fffffffu));
+      largest = max(largest, max(StripScale::magnitude(own[i].x), StripScale::magnitude(own[i].y)));
     }
     largest = max(largest, __shfl_xor_sync(~0u, largest, 1));
     largest = max(largest, __shfl_xor_sync(~0u, largest, 2));
-    const int exponent = static_cast<int>(largest >> 23);  // biased; 255: NaN or infinity, which no scale changes
-    const int shift = exponent == 255 ? 0 : min(14 - (exponent - 127), 100);
-    const float scale = __int_as_float((127 + shift) << 23);
-    inverse = __int_as_float((127 - shift) << 23);
+    const StripScale scale(largest);
+    inverse = scale.inverse;
 #pragma unroll
-    for (int i = 0; i < 2 * kSteps; ++i)
-      b[i] = half2_of(part_of(own[i].x * scale, part), part_of(own[i].y * scale, part));
+    for (int i = 0; i < 2 * kSteps; ++i) {
+      const F16Split two(float2{own[i].x * scale.factor, own[i].y * scale.factor});
+      b[i] = part == 0 ? two.part[0] : part == 1 ? two.part[1] : 0;
+    }
     if constexpr (kSums) {
 #pragma unroll
       for (int block = 0; block < kSteps / 2; ++block) {
@@ -69,15 +133,20 @@ struct F16Parts {
         for (int i = 0; i < 4; ++i) sum += own[block * 4 + i].x + own[block * 4 + i].y;
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
-        sums[block] = t == 0 ? sum * scale : 0.f;
+        sums[block] = t == 0 ? sum * scale.factor : 0.f;
       }
     }
   }
-
- private:
-  static __device__ __forceinline__ float part_of(float x, int part) {
-    const float high = __half2float(__float2half_rn(x));
-    return part == 0 ? high : part == 1 ? x - high : 0.f;
+  __device__ __forceinline__ void read(const std::uint8_t* strip) {
+    static_assert(!kSums);
+    Stored::read(strip, b);
+    inverse = *reinterpret_cast<const float*>(strip + Stored::kBytes);
+  }
+  static __device__ __forceinline__ void store(std::uint8_t* strip, int column, float2 two) {
+    Stored::store(strip, column, F16Split(two));
+  }
+  static __device__ __forceinline__ void store_inverse(std::uint8_t* strip, float inverse) {
+    *reinterpret_cast<float*>(strip + Stored::kBytes) = inverse;
   }
 };
 
