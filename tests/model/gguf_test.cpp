@@ -1,5 +1,9 @@
 // The tiny models as GGUF (data/make_ggufs.py) against their safetensors files: names, keys, and what converters change
 // in tensors, all undone, give the same logits.
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
 #include "support/gguf_writer.hpp"
 #include "support/golden.hpp"
 #include "support/models.hpp"
@@ -64,6 +68,52 @@ TEST(GgufLayers, AreRefusedByLayerAndNumber) {
   expect(refusal("granitehybrid", heads, {0, -2, 0}), "head_count_kv is -2 in layer 1");
   expect(refusal("nemotron_h", "feed_forward_length", {0, 16777217, 0}), "feed_forward_length is 16777217 in layer 1");
   expect(refusal("kimi-linear", heads, {}), "kimi-linear.attention.head_count_kv is a list of 0");
+}
+
+// Where the 4-byte numbers of a file's keys lie, elements of arrays among them.
+std::vector<std::size_t> numbers_of_keys(const std::string& bytes) {
+  constexpr std::size_t kSizes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+  constexpr std::uint32_t kString = 8, kArray = 9;
+  std::size_t at = 16;
+  const auto read = [&]<class T>(T) {
+    T x{};
+    std::memcpy(&x, bytes.data() + at, sizeof x);
+    at += sizeof x;
+    return x;
+  };
+  std::vector<std::size_t> found;
+  for (auto keys = read(std::uint64_t{}); keys > 0; --keys) {
+    at += read(std::uint64_t{});
+    std::uint32_t type = read(std::uint32_t{});
+    std::uint64_t count = 1;
+    if (type == kArray) type = read(std::uint32_t{}), count = read(std::uint64_t{});
+    for (; count > 0; --count) {
+      if (kSizes[type] == 4) found.push_back(at);
+      at += type == kString ? read(std::uint64_t{}) : kSizes[type];
+    }
+  }
+  return found;
+}
+
+// Whatever a number is, the answer is a model or a refusal.
+TEST(GgufNumbers, NeverCrash) {
+  constexpr std::uint32_t kHostile[] = {0,          1,          3,          17,          0x7fffffff,
+                                        0xffffffff, 0x80000000, 0x7f800000, 0x7fc00000u, 0x00fffffe};
+  const test::TempFolder folder;
+  int refused = 0, accepted = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(test::kModels + "gguf")) {
+    std::ifstream in(entry.path(), std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    for (const std::size_t at : numbers_of_keys(bytes))
+      for (const std::uint32_t hostile : kHostile) {
+        std::string changed = bytes;
+        std::memcpy(changed.data() + at, &hostile, sizeof hostile);
+        const auto model = load(folder.write("model.gguf", changed));
+        model.ok() ? ++accepted : ++refused;
+        EXPECT_TRUE(model.ok() || !model.error().message().empty());
+      }
+  }
+  EXPECT_GT(refused, 2 * accepted) << "what is left are contexts, factors and bases that any number fits";
 }
 
 }  // namespace
