@@ -140,8 +140,8 @@ void run(int tokens, const std::vector<Layer>& layers, cudaStream_t stream) {
   kind("prepare hidden", 0, [&](const Layer& w) { p.make(p.down(w)); });
 }
 
-// Gate and up of one layer, from another storage to bf16 tiles: what a prompt pays besides.
-void unpack(Storage storage, cudaStream_t stream) {
+// Gate and up of one layer in another storage: made bf16 tiles and multiplied, or decoded by the product.
+void unpack(Storage storage, const std::vector<const Prompt*>& prompts, cudaStream_t stream) {
   const int groups = 2 * kHidden / kTileRows;
   with_tile(storage, [&](auto tile) {
     using T = decltype(tile);
@@ -154,8 +154,21 @@ void unpack(Storage storage, cudaStream_t stream) {
     const double us =
         bench::time(stream, 8, [&] { CHECK(unpack_tiles(storage, from, order, kWidth, to, false, stream)); });
     const std::string_view name = info(storage).name;
-    std::printf("{\"unpack\": \"%.*s\", \"us\": %.1f, \"tb_s\": %.2f}\n", static_cast<int>(name.size()), name.data(),
-                us, static_cast<double>(bytes + to_bytes) / us * 1e-6);
+    std::printf("{\"unpack\": \"%.*s\", \"us\": %.1f, \"tb_s\": %.2f", static_cast<int>(name.size()), name.data(), us,
+                static_cast<double>(bytes + to_bytes) / us * 1e-6);
+    for (const Prompt* p : prompts) {
+      DeviceProject project = p->gate_up({from, from, from, from});
+      project.storage = storage;
+      project.order = order;
+      const double decoding =
+          bench::time(stream, 8, [&] { CHECK(multiply_decoding(project, p->in(kWidth), p->scale, true, stream)); });
+      project.storage = Storage::bf16;
+      project.order = unpacked_order(groups, kWidth);
+      project.tiles = to;
+      const double plain = bench::time(stream, 8, [&] { p->product(project); });
+      std::printf(", \"decoding %d us\": %.1f, \"bf16 %d us\": %.1f", p->tokens, decoding, p->tokens, plain);
+    }
+    std::printf("}\n");
     cudaFree(from), cudaFree(to);
   });
 }
@@ -170,7 +183,8 @@ int main() {
     layers.push_back({weights(kQkv, kWidth, stream), weights(kWidth, kWidth, stream),
                       weights(2 * kHidden, kWidth, stream), weights(kWidth, kHidden, stream)});
   for (int tokens : {16, 128, 512, 4096}) run(tokens, layers, stream);
+  const Prompt few(64, layers, stream), some(512, layers, stream), many(4096, layers, stream);
   for (Storage storage : {Storage::q4_k, Storage::q6_k, Storage::q8_0, Storage::fp8, Storage::int4, Storage::mxfp4})
-    unpack(storage, stream);
+    unpack(storage, {&few, &some, &many}, stream);
   return 0;
 }

@@ -3,14 +3,11 @@
 #include "cuda/sm90/gemm.cuh"
 #include "cuda/sm90/launch.cuh"
 #include "cuda/sm90/rows.cuh"
+#include "cuda/sm90/unpack.cuh"
 
 namespace fourfold::cuda {
 
 using sm90::launch;
-
-namespace {
-constexpr int kWidePrompt = 1024;  // tokens from which there are enough wide tiles
-}
 
 cudaError_t prepare(const DeviceProject& project, const Panels& panels, float* scale, bool programmatic,
                     cudaStream_t stream) {
@@ -21,9 +18,9 @@ cudaError_t prepare(const DeviceProject& project, const Panels& panels, float* s
 cudaError_t multiply(const DeviceProject& project, const Panels& x, const float* scale, bool programmatic,
                      cudaStream_t stream) {
   if (project.storage != Storage::bf16) return cudaErrorInvalidValue;
-  // Wide tiles read less from L2, but only many of them fill the chip. Bits are the same.
-  return x.tokens > kWidePrompt ? sm90::launch_gemm<2 * kTokenTile>(project, x, scale, programmatic, stream)
-                                : sm90::launch_gemm<kTokenTile>(project, x, scale, programmatic, stream);
+  using T = Tile<Storage::bf16>;
+  return is_wide(x) ? sm90::launch_gemm<2 * kTokenTile, T>(project, x, scale, programmatic, stream)
+                    : sm90::launch_gemm<kTokenTile, T>(project, x, scale, programmatic, stream);
 }
 
 cudaError_t append_heads(const DeviceProject& project, int tokens, bool programmatic, cudaStream_t stream) {
@@ -41,11 +38,10 @@ TileOrder unpacked_order(int groups, int columns) {
 cudaError_t unpack_tiles(Storage storage, const std::uint8_t* tiles, const TileOrder& order, int columns,
                          std::uint8_t* to, bool programmatic, cudaStream_t stream) {
   const TileOrder to_order = unpacked_order(order.groups, columns);
-  const std::int64_t threads = to_order.tiles() * kTileStrips * Tile<Storage::bf16>::kSteps * kLanes;
-  const dim3 grid(static_cast<unsigned>((threads + 255) / 256));
+  const dim3 grid(static_cast<unsigned>(order.slices), static_cast<unsigned>(order.groups));
   return with_tile(storage, [&](auto tile) {
-    return launch(sm90::unpack_kernel<decltype(tile)>, {grid, 256, 0, programmatic}, stream, tiles, order, columns, to,
-                  to_order);
+    return launch(sm90::unpack_kernel<decltype(tile)>, {grid, kTileStrips * kLanes, 0, programmatic}, stream, tiles,
+                  order, to, to_order);
   });
 }
 
@@ -63,15 +59,19 @@ cudaError_t project_prompt(const DeviceProject& project, int tokens, const Promp
   DeviceProject p = project;
   const Panels panels{scratch.panels, tokens, p.columns};
   cudaError_t error = prepare(p, panels, scratch.scale, programmatic, stream);
-  const bool resident = p.storage == Storage::bf16;
-  if (error == cudaSuccess && !resident) {
-    error = unpack_tiles(p.storage, p.tiles, p.order, p.columns, scratch.tiles, true, stream);
-    p.storage = Storage::bf16;
-    p.tiles = scratch.tiles;
-    p.order = unpacked_order(p.order.groups, p.columns);
+  if (error == cudaSuccess && decodes(p.storage)) {
+    error = multiply_decoding(p, panels, scratch.scale, true, stream);
+  } else if (error == cudaSuccess) {
+    const bool resident = p.storage == Storage::bf16;
+    if (!resident) {
+      error = unpack_tiles(p.storage, p.tiles, p.order, p.columns, scratch.tiles, true, stream);
+      p.storage = Storage::bf16;
+      p.tiles = scratch.tiles;
+      p.order = unpacked_order(p.order.groups, p.columns);
+    }
+    // A product that starts early fetches weights at once, so those may not be under way.
+    if (error == cudaSuccess) error = multiply(p, panels, scratch.scale, resident, stream);
   }
-  // A product that starts early fetches weights at once, so those may not be under way.
-  if (error == cudaSuccess) error = multiply(p, panels, scratch.scale, resident, stream);
   const DeviceDot& last = p.dots[p.dot_count - 1];
   const bool complete = p.epilogue == DeviceEpilogue::append && last.first_row + last.rows == row_of(p);
   return error == cudaSuccess && complete ? append_heads(p, tokens, true, stream) : error;

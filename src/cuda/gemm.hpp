@@ -1,8 +1,9 @@
 // Projects of many tokens on the device: y[t, r] = sum over i of w[r, i] x[t, i], with prologue and epilogue.
 //
-// Activations are rounded to bf16 and lie as Panels; weights are bf16 tiles (tile.hpp), or are unpacked into such. Each
-// output is one chain over ascending columns, whatever the number of tokens, so a prompt may be cut anywhere. A
-// DeviceProject's addresses are those of the first token; the next one's lie a row further.
+// Activations are rounded to bf16 and lie as Panels; weights are bf16 tiles (tile.hpp), or are rounded to bf16 on their
+// way, by the product or into tiles of their own, which gives the same bits. Each output is one chain over ascending
+// columns, whatever the number of tokens, so a prompt may be cut anywhere. A DeviceProject's addresses are those of the
+// first token; the next one's lie a row further.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -37,9 +38,19 @@ struct Panels {
 cudaError_t prepare(const DeviceProject& project, const Panels& panels, float* scale, bool programmatic,
                     cudaStream_t stream);
 
+// Wide tiles of tokens read less from L2, but only many of them fill the chip. Bits are the same.
+constexpr bool is_wide(const Panels& x) { return x.tokens > 1024; }
+
 // The dots and the epilogue; of an Append, the raw rows of its heads. The project's tiles are bf16.
 cudaError_t multiply(const DeviceProject& project, const Panels& x, const float* scale, bool programmatic,
                      cudaStream_t stream);
+
+// The same with tiles of codes.
+constexpr bool decodes(Storage s) {
+  return s != Storage::bf16 && s != Storage::f16 && s != Storage::f32 && s != Storage::q5_1 && s != Storage::q5_k;
+}
+cudaError_t multiply_decoding(const DeviceProject& project, const Panels& x, const float* scale, bool programmatic,
+                              cudaStream_t stream);
 
 // The end of an Append whose raw rows are all there.
 cudaError_t append_heads(const DeviceProject& project, int tokens, bool programmatic, cudaStream_t stream);

@@ -5,6 +5,7 @@
 
 #include "cuda/gemm.hpp"
 #include "device.cuh"
+#include "program/random_bytes.hpp"
 
 namespace fourfold::cuda::test {
 namespace {
@@ -222,23 +223,42 @@ TEST_F(Gemm, AddsANormBeforeANorm) {
   }
 }
 
-TEST_F(Gemm, UnpacksEveryStorage) {
-  for (const StorageInfo& storage : kStorages) {
-    const int columns = 1536, rows = 20, groups = 2;
+// Random bytes as rows of a storage, and the same as tiles.
+struct PackedBytes {
+  TileOrder order;
+  std::vector<std::uint8_t> tiles;
+
+  template <class T>
+  PackedBytes(T, const StorageInfo& storage, int rows, int columns, int batch, bool finite)
+      : order{(rows + kTileRows - 1) / kTileRows, (columns + T::kColumns - 1) / T::kColumns, batch} {
     const std::size_t row_bytes = std::size_t(columns / storage.block_elements) * storage.block_bytes;
     std::vector<std::uint8_t> bytes(row_bytes * rows);
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(noise(77, i) * 1000);
+    if (finite) {
+      const RandomBytes random{storage.storage, 5, 0.1f, 0};
+      for (std::size_t i = 0; i < bytes.size() / storage.block_bytes; ++i)
+        random.block(i, &bytes[i * storage.block_bytes]);
+    }
+    tiles.resize(static_cast<std::size_t>(order.tiles()) * T::kBytes);
+    for (int group = 0; group < order.groups; ++group)
+      for (int slice = 0; slice < order.slices; ++slice)
+        pack_tile<T>({bytes.data() + group * kTileRows * row_bytes, static_cast<std::int64_t>(row_bytes),
+                      std::min(kTileRows, rows - group * kTileRows), columns, 1.5f},
+                     slice * T::kColumns, &tiles[static_cast<std::size_t>(order.index(group, slice)) * T::kBytes]);
+  }
+};
+
+TEST_F(Gemm, UnpacksEveryStorage) {
+  for (const StorageInfo& storage : kStorages) {
+    const int columns = 1536, rows = 20, groups = 2;
     with_tile(storage.storage, [&](auto tile) {
       using T = decltype(tile);
-      const TileOrder order{groups, (columns + T::kColumns - 1) / T::kColumns, 2}, to = unpacked_order(groups, columns);
-      std::vector<std::uint8_t> packed(static_cast<std::size_t>(order.tiles()) * T::kBytes);
-      for (int group = 0; group < groups; ++group)
-        for (int slice = 0; slice < order.slices; ++slice)
-          pack_tile<T>({bytes.data() + group * kTileRows * row_bytes, static_cast<std::int64_t>(row_bytes),
-                        std::min(kTileRows, rows - group * kTileRows), columns, 1.5f},
-                       slice * T::kColumns, &packed[static_cast<std::size_t>(order.index(group, slice)) * T::kBytes]);
-      const Buffer<std::uint8_t> from(packed), out(static_cast<std::size_t>(to.tiles()) * Tile<Storage::bf16>::kBytes);
-      ASSERT_EQ(unpack_tiles(storage.storage, from.get(), order, columns, out.get(), false, nullptr), cudaSuccess);
+      const PackedBytes packed(tile, storage, rows, columns, 2, false);
+      const TileOrder to = unpacked_order(groups, columns);
+      const Buffer<std::uint8_t> from(packed.tiles),
+          out(static_cast<std::size_t>(to.tiles()) * Tile<Storage::bf16>::kBytes);
+      ASSERT_EQ(unpack_tiles(storage.storage, from.get(), packed.order, columns, out.get(), false, nullptr),
+                cudaSuccess);
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
       const std::vector<std::uint8_t> got = out.host();
       for (int row = 0; row < groups * kTileRows; ++row)
@@ -248,13 +268,55 @@ TEST_F(Gemm, UnpacksEveryStorage) {
             return tile_value<K>(tiles + o.index(row / kTileRows, column / K::kColumns) * K::kBytes, row % kTileRows,
                                  column % K::kColumns);
           };
-          const float exact = bf16(at(T{}, packed.data(), order)), value = at(Tile<Storage::bf16>{}, got.data(), to);
+          const float exact = bf16(at(T{}, packed.tiles.data(), packed.order)),
+                      value = at(Tile<Storage::bf16>{}, got.data(), to);
           ASSERT_TRUE(value == exact || (value != value && exact != exact))
               << storage.name << ": row " << row << ", column " << column << ": " << value << ", not " << exact;
         }
     });
     if (HasFatalFailure()) return;
   }
+}
+
+// A product that decodes gives the bits of one over unpacked tiles.
+TEST_F(Gemm, DecodesEveryStorageOfCodes) {
+  for (const StorageInfo& storage : kStorages)
+    for (const auto& [rows, columns] : {std::pair{200, 1536}, {40, 256}, {130, 2304}})
+      with_tile(storage.storage, [&](auto tile) {
+        if (!decodes(storage.storage)) return;
+        const PackedBytes packed(tile, storage, rows, columns, 3, true);
+        const TileOrder to = unpacked_order(packed.order.groups, columns);
+        const Buffer<std::uint8_t> codes(packed.tiles),
+            plain(static_cast<std::size_t>(to.tiles()) * Tile<Storage::bf16>::kBytes);
+        ASSERT_EQ(unpack_tiles(storage.storage, codes.get(), packed.order, columns, plain.get(), false, nullptr),
+                  cudaSuccess);
+        for (const int tokens : {2, 128, 129, 1100}) {
+          const Input in(tokens, columns, 3);
+          const Buffer<float> out(std::size_t(tokens) * rows), expected(std::size_t(tokens) * rows);
+          DeviceProject p;
+          p.storage = storage.storage;
+          p.tiles = codes.get();
+          p.order = packed.order;
+          p.columns = columns;
+          p.in = in.x.get();
+          p.norm = {in.norm.get(), 1e-6f, 1};
+          p.dot_count = 1;
+          p.dots[0].rows = rows;
+          p.out = out.get();
+          ASSERT_EQ(prepare(p, in.panels(), in.scale.get(), false, nullptr), cudaSuccess);
+          ASSERT_EQ(multiply_decoding(p, in.panels(), in.scale.get(), true, nullptr), cudaSuccess);
+          p.storage = Storage::bf16;
+          p.tiles = plain.get();
+          p.order = to;
+          p.out = expected.get();
+          ASSERT_EQ(multiply(p, in.panels(), in.scale.get(), false, nullptr), cudaSuccess);
+          ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess) << cudaGetErrorString(cudaGetLastError());
+          const std::vector<float> got = out.host(), want = expected.host();
+          for (std::size_t i = 0; i < got.size(); ++i)
+            ASSERT_EQ(got[i], want[i]) << storage.name << ", " << tokens << " tokens: token " << i / rows << ", row "
+                                       << i % rows;
+        }
+      });
 }
 
 TEST_F(Gemm, AppendsHeads) {

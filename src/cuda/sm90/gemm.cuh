@@ -3,41 +3,45 @@
 //
 // A producer warp streams stages of 64 columns through a ring: a panel of the tokens (16 or 32 KB, one bulk copy) and
 // the strips of eight row groups (2 KB each). Two warpgroups take four row groups each: weights are left operands from
-// registers, as their tiles have them, tokens right operands from shared memory. Finished sums pass through shared
-// memory, so that an epilogue sees four neighbouring rows of one token and writes whole lines. Blocks that share
-// weights follow each other.
+// registers, as their tiles have them, tokens right operands from shared memory. Weights of other storages do not go
+// through the ring: each warp reads its own rows' strips, one ahead, and makes bf16 of them while the matrix units work
+// on the stage before. Finished sums pass through shared memory, so that an epilogue sees four neighbouring rows of one
+// token and writes whole lines. Blocks that share weights follow each other.
 #pragma once
 
 #include "cuda/gemm.hpp"
 #include "cuda/sm90/async.cuh"
 #include "cuda/sm90/launch.cuh"
 #include "cuda/sm90/registers.cuh"
+#include "cuda/sm90/unpack.cuh"
 #include "cuda/sm90/wgmma.cuh"
 #include "program/activation.hpp"
 
 namespace fourfold::cuda::sm90 {
 
-template <int kTokens_>
+template <int kTokens_, class T>
 struct GemmShape {
+  static constexpr bool kDecodes = T::kStorage != Storage::bf16;
   static constexpr int kTokens = kTokens_;
   static constexpr int kGroupWarps = 4;
   static constexpr int kConsumers = 2 * kGroupWarps * 32;
   static constexpr int kThreads = kConsumers + 128;  // the producers hand their registers on
   static constexpr int kSteps = kPanelColumns / 16;
   static constexpr int kPanelBytes = kTokens * 128;
-  static constexpr int kStripBytes = Tile<Storage::bf16>::kBytes / kTileStrips;
+  static constexpr int kStripBytes = kDecodes ? 0 : T::kBytes / kTileStrips;
   static constexpr int kStageBytes = kPanelBytes + kTileGroups * kStripBytes;
   static constexpr int kSlots = 192 * 1024 / kStageBytes;
   static constexpr int kRows = kTileGroups * kTileRows;
   static constexpr int kRowFloats = kRows + 4;  // of one token's sums in shared memory: no bank conflicts
   static constexpr int kSharedBytes = kSlots * kStageBytes + Ring<kSlots>::kBarrierBytes + 1024;  // to align
   static_assert(kTokens * kRowFloats * 4 <= kSlots * kStageBytes);
-  static_assert(Tile<Storage::bf16>::kStripColumns == kPanelColumns);
+  static_assert(T::kStripColumns == (kDecodes ? 2 : 1) * kPanelColumns);
 };
 
-template <int kTokens>
+// T: the weights' tile.
+template <int kTokens, class T>
 class Gemm {
-  using Shape = GemmShape<kTokens>;
+  using Shape = GemmShape<kTokens, T>;
 
  public:
   __device__ Gemm(const DeviceProject& p, const Panels& x, const float* scale, char* memory)
@@ -67,12 +71,10 @@ class Gemm {
  private:
   // By a warp: lanes 0-7 bring a row group's strips each, lane 8 the tokens.
   __device__ void produce(Ring<Shape::kSlots> ring) const {
-    constexpr int kTile = Tile<Storage::bf16>::kBytes;
     const std::uint32_t slots = shared_address(memory_);
-    const int group = min(first_group_ + lane_, p_.order.groups - 1);  // rows beyond the matrix are never stored
-    const std::uint8_t* strip = p_.tiles + p_.order.index(group, 0) * kTile;
-    const std::int64_t next_tile =
-        p_.order.slices > 1 ? (p_.order.index(group, 1) - p_.order.index(group, 0)) * kTile : 0;
+    const int group = group_of(lane_);
+    const std::uint8_t* strip = tile_of(group, 0);
+    const std::int64_t next_tile = p_.order.slices > 1 ? tile_of(group, 1) - strip : 0;
     const std::byte* tokens = x_.data + std::int64_t{first_token_} * 128;
     const int token_bytes = min(kTokens, x_.padded_tokens() - first_token_) * 128;  // more would not be stored
     for (int panel = 0; panel < x_.panels(); ++panel) {
@@ -80,7 +82,11 @@ class Gemm {
       const std::uint32_t slot = slots + ring.slot * Shape::kStageBytes;
       if (lane_ == 0) ring.full().expect(Shape::kStageBytes - Shape::kPanelBytes + token_bytes);
       __syncwarp();
-      if (lane_ < kTileGroups) {
+      if (lane_ < kTileGroups && Shape::kDecodes) {
+        constexpr int kTilePanels = T::kColumns / kPanelColumns;
+        const int slice = panel / kTilePanels + 1;
+        if (panel % kTilePanels == 0 && slice < p_.order.slices) prefetch_bulk(strip + slice * next_tile, T::kBytes);
+      } else if (lane_ < kTileGroups) {
         copy_bulk(slot + Shape::kPanelBytes + lane_ * Shape::kStripBytes,
                   strip + panel / kTileStrips * next_tile + panel % kTileStrips * Shape::kStripBytes,
                   Shape::kStripBytes, ring.full());
@@ -91,6 +97,12 @@ class Gemm {
       }
       ring.next();
     }
+  }
+
+  // Rows beyond the matrix are never stored.
+  __device__ int group_of(int i) const { return min(first_group_ + i, p_.order.groups - 1); }
+  __device__ const std::uint8_t* tile_of(int group, int slice) const {
+    return p_.tiles + p_.order.index(group, slice) * T::kBytes;
   }
 
   // The weights of a stage that this lane multiplies with.
@@ -113,6 +125,12 @@ class Gemm {
 
   // Two stages a turn, so that the weights of the next one arrive in registers while one is multiplied.
   __device__ void consume(Ring<Shape::kSlots> ring) {
+    if constexpr (Shape::kDecodes)
+      consume_decoding(ring);
+    else
+      consume_streamed(ring);
+  }
+  __device__ void consume_streamed(Ring<Shape::kSlots> ring) {
     std::uint32_t even[Shape::kSteps][4], odd[Shape::kSteps][4];
     const int panels = x_.panels();
     ring.wait();
@@ -133,6 +151,48 @@ class Gemm {
     }
     wgmma_wait<0>();
     if (lane_ == 0) busy.empty().arrive();
+  }
+
+  // A strip a turn, of two stages.
+  __device__ void consume_decoding(Ring<Shape::kSlots> ring) {
+    std::uint32_t even[Shape::kSteps][4], odd[Shape::kSteps][4];
+    Strip<T> now, ahead;
+    const int panels = x_.panels(), group = group_of(warp_);
+    read_strip(now, group, 0);
+    decode<0>(even, now);
+    for (int panel = 0; panel < panels; panel += 2) {
+      const bool more = panel + 2 < panels;
+      if (more) read_strip(ahead, group, panel / 2 + 1);
+      ring.wait();
+      multiply_stage(even, ring.slot);
+      decode<Shape::kSteps>(odd, now);
+      release(ring);
+      if (panel + 1 == panels) return;
+      ring.wait();
+      multiply_stage(odd, ring.slot);
+      now = ahead;
+      if (more) decode<0>(even, now);
+      release(ring);
+    }
+  }
+  __device__ void read_strip(Strip<T>& strip, int group, int number) const {
+    strip.template read<Global>(tile_of(group, number / kTileStrips), number % kTileStrips);
+  }
+  // The strip's pieces from kFirst on, as a stage's operands.
+  template <int kFirst>
+  static __device__ void decode(std::uint32_t (&a)[Shape::kSteps][4], const Strip<T>& strip) {
+#pragma unroll
+    for (int step = 0; step < Shape::kSteps; ++step) {
+      float w[8];
+      weights_of<T>(strip, kFirst + step, w);
+#pragma unroll
+      for (int pair = 0; pair < 4; ++pair) a[step][pair] = Bf16::pack(w[2 * pair], w[2 * pair + 1]);
+    }
+  }
+  __device__ void release(Ring<Shape::kSlots>& ring) const {
+    wgmma_wait<0>();
+    if (lane_ == 0) ring.empty().arrive();
+    ring.next();
   }
 
   static __device__ void sync_consumers() { asm volatile("bar.sync 1, %0;" ::"n"(Shape::kConsumers) : "memory"); }
@@ -263,20 +323,20 @@ class Gemm {
   float sums_[kTokens / 2] = {};
 };
 
-template <int kTokens>
-__global__ void __launch_bounds__(GemmShape<kTokens>::kThreads, 1)
+template <int kTokens, class T>
+__global__ void __launch_bounds__(GemmShape<kTokens, T>::kThreads, 1)
     gemm_kernel(const __grid_constant__ DeviceProject project, const __grid_constant__ Panels x, const float* scale) {
   extern __shared__ __align__(1024) char memory[];
-  Gemm<kTokens>(project, x, scale, memory).run();
+  Gemm<kTokens, T>(project, x, scale, memory).run();
 }
 
-template <int kTokens>
+template <int kTokens, class T>
 cudaError_t launch_gemm(const DeviceProject& project, const Panels& x, const float* scale, bool programmatic,
                         cudaStream_t stream) {
-  using Shape = GemmShape<kTokens>;
+  using Shape = GemmShape<kTokens, T>;
   const dim3 grid(static_cast<unsigned>((x.tokens + kTokens - 1) / kTokens),
                   static_cast<unsigned>((project.order.groups + kTileGroups - 1) / kTileGroups));
-  return launch(gemm_kernel<kTokens>, {grid, Shape::kThreads, Shape::kSharedBytes, programmatic}, stream, project, x,
+  return launch(gemm_kernel<kTokens, T>, {grid, Shape::kThreads, Shape::kSharedBytes, programmatic}, stream, project, x,
                 scale);
 }
 
