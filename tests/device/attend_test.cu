@@ -112,6 +112,38 @@ TEST_F(Attend, RunsOtherWalksAndScores) {
   }
 }
 
+// One value that is NaN or infinite reaches the tokens that see its key, and changes no bit of any other.
+TEST_F(Attend, PoisonReachesThoseWhoSeeItOnly) {
+  constexpr int kTokens = 150, kStart = 30;
+  for (const Shape& s : {Shape{KvType::bf16, 4, 2, 128}, {KvType::f8, 2, 1, 64}, {KvType::f16, 2, 1, 256}})
+    for (const int window : {0, 40}) {
+      const AttentionKind kind{window, scale_of(s), 0};
+      const Case c(s, kStart, kTokens, 11);
+      ASSERT_EQ(attend_prefill(c.attention(), kind, false, nullptr), cudaSuccess);
+      const std::vector<float> clean = c.out.host();
+      for (const int key : {0, 33, 95, 96, 130, kStart + kTokens - 1}) {
+        const std::int64_t at = c.layout.place(0, key, Part::value, 5);
+        std::vector<char> kept(c.layout.element_bytes), poison(kept.size(), char(0xff));  // NaN of every kind
+        if (key == 95 && s.type == KvType::f16) poison = {0, char(0xfc)};
+        if (key == 95 && s.type == KvType::bf16) poison = {char(0x80), 0x7f};
+        cudaMemcpy(kept.data(), c.cache.get() + at, kept.size(), cudaMemcpyDeviceToHost);
+        cudaMemcpy(c.cache.get() + at, poison.data(), poison.size(), cudaMemcpyHostToDevice);
+        ASSERT_EQ(attend_prefill(c.attention(), kind, false, nullptr), cudaSuccess);
+        const std::vector<float> got = c.out.host();
+        cudaMemcpy(c.cache.get() + at, kept.data(), kept.size(), cudaMemcpyHostToDevice);
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          const int dim = i % s.head_dim, head = i / s.head_dim % s.heads, query = kStart + i / s.head_dim / s.heads;
+          const bool sees = key <= query && (window == 0 || query - key < window);
+          if (sees && dim == 5 && head < s.heads / s.kv_heads)
+            ASSERT_FALSE(std::isfinite(got[i])) << name_of(c, kind) << ", key " << key << ", query " << query;
+          else
+            ASSERT_EQ(got[i], clean[i]) << name_of(c, kind) << ", key " << key << ", query " << query << ", dim "
+                                        << dim;
+        }
+      }
+    }
+}
+
 TEST_F(Attend, GivesTheSameBitsEveryTime) {
   const Shape s{KvType::bf16, 32, 8, 128};
   const Case c(s, 5000, 1, 3);

@@ -181,16 +181,17 @@ class Prefill {
       for (int i = 0; i < 4; ++i) tile[i] *= keep[i / 2];
   }
 
-  // out += weights x values. Where not all keys count, those past the last one may hold anything.
+  // out += weights x values. Where not all keys count, those past the last one may hold anything, and a value that is
+  // not finite may belong to a key that some rows do not see.
   __device__ void add_values(const float (&w)[kKeys / 8][4], std::uint32_t leaf, int first, bool all, int leaf_key) {
 #pragma unroll
     for (int k = 0; k < kKeys / 16; ++k) {
       const std::uint32_t p[4] = {Operand::pack(w[2 * k][0], w[2 * k][1]), Operand::pack(w[2 * k][2], w[2 * k][3]),
                                   Operand::pack(w[2 * k + 1][0], w[2 * k + 1][1]),
                                   Operand::pack(w[2 * k + 1][2], w[2 * k + 1][3])};
+      const int key = leaf_key + first + 16 * k + lane_ % 4 * 2;
       std::uint32_t mask[2] = {~0u, ~0u};
       if (!all) {
-        const int key = leaf_key + first + 16 * k + lane_ % 4 * 2;
 #pragma unroll
         for (int half = 0; half < 2; ++half)
           mask[half] = (key + 8 * half < keys_.end ? 0xffffu : 0) | (key + 8 * half + 1 < keys_.end ? 0xffff0000u : 0);
@@ -199,9 +200,46 @@ class Prefill {
       for (int unit = 0; unit < kDim / 32; ++unit) {
         std::uint32_t b[4][2];
         Kv::values(b, leaf, first + 16 * k, unit);
+        if (!all && !keep_finite(b, mask)) {
+          add_row_by_row(p, b, unit, key);
+          continue;
+        }
 #pragma unroll
-        for (int tile = 0; tile < 4; ++tile)
-          mma<Operand>(out_[4 * unit + tile], p, b[tile][0] & mask[0], b[tile][1] & mask[1]);
+        for (int tile = 0; tile < 4; ++tile) mma<Operand>(out_[4 * unit + tile], p, b[tile][0], b[tile][1]);
+      }
+    }
+  }
+
+  // Clears values of keys that are not in `mask`; whether all others of the warp are finite.
+  static __device__ __forceinline__ bool keep_finite(std::uint32_t (&b)[4][2], const std::uint32_t (&mask)[2]) {
+    bool finite = true;
+#pragma unroll
+    for (int tile = 0; tile < 4; ++tile)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        b[tile][half] &= mask[half];
+        finite &= Operand::finite(b[tile][half]);
+      }
+    return __all_sync(~0u, finite);
+  }
+
+  // The same, to the bit, but that each row meets the values of the keys it sees only. `key`: this lane's first one.
+  __device__ __forceinline__ void add_row_by_row(const std::uint32_t (&p)[4], const std::uint32_t (&b)[4][2], int unit,
+                                                 int key) {
+    const auto seen = [&](int query, int half) {
+      return (walk_.visible(query, key + 8 * half) ? 0xffffu : 0) |
+             (walk_.visible(query, key + 8 * half + 1) ? 0xffff0000u : 0);
+    };
+#pragma unroll
+    for (int tile = 0; tile < 4; ++tile) {
+      float(&out)[4] = out_[4 * unit + tile];
+#pragma unroll 1
+      for (int row = 0; row < 16; ++row) {
+        const int query = position_ + token_ + 16 * warp_ + row;
+        float sum[4] = {out[0], out[1], out[2], out[3]};
+        mma<Operand>(sum, p, b[tile][0] & seen(query, 0), b[tile][1] & seen(query, 1));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) out[i] = row == lane_ / 4 + i / 2 * 8 ? sum[i] : out[i];
       }
     }
   }
