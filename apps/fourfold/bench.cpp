@@ -22,6 +22,12 @@ namespace {
 
 constexpr std::uint32_t kFirstSeed = 1;
 
+// One executor's session of a model.
+struct Arm {
+  BenchContext context;
+  Session session;
+};
+
 struct Bench {
   Source source;
   Everywhere everywhere;
@@ -30,6 +36,7 @@ struct Bench {
   int repetitions = 5;
   std::string format = "md";
   std::optional<double> price;
+  std::optional<double> most_seconds;
   bool no_warmup = false;
   std::vector<std::string> arms{};  // executors, measured in turns
 
@@ -39,7 +46,8 @@ struct Bench {
   int longest() const;
   std::vector<Measured> tests() const;
   BenchContext context(const Model& model, const Session& session, const std::string& executor) const;
-  void measure(const Source& one, std::vector<BenchRow>& rows) const;
+  std::vector<Arm> open_arms(const Model& model) const;
+  void measure(const Source& one, const std::function<void(BenchRow)>& done) const;
 };
 
 // Token ids as llama-bench draws them: any of the vocabulary.
@@ -179,27 +187,32 @@ std::vector<Measured> Bench::tests() const {
   return tests;
 }
 
-// One executor's session of a model.
-struct Arm {
-  BenchContext context;
-  Session session;
-};
-
-// Each test on every arm, the arms in turns within a repetition, the memory read before and after each pass.
-void Bench::measure(const Source& one, std::vector<BenchRow>& rows) const {
-  const Model model = open_model(one, "bench");
-  if (longest() > model.context())
-    fail("bench: -p, -n and -d together reach " + std::to_string(longest()) + " positions, the model's context is " +
-         std::to_string(model.context()));
+// Of several arms, those that cannot run the model are left out, and why is said.
+std::vector<Arm> Bench::open_arms(const Model& model) const {
   SessionOptions options = session_options(everywhere, computing);
   options.context = std::max(longest(), computing.context);
   std::vector<Arm> all;
   for (const std::string& arm : arms.empty() ? std::vector{everywhere.executor} : arms) {
     options.executor = arm;
-    Session session = open_session(model, options);
-    BenchContext common = context(model, session, arm);
-    all.push_back({std::move(common), std::move(session)});
+    auto session = try_session(model, options);
+    if (!session.ok() && session.error().code() == Code::unsupported && arms.size() > 1) {
+      remark("bench: left out: " + session.error().message());
+      continue;
+    }
+    Session opened = must(std::move(session));
+    BenchContext common = context(model, opened, arm);
+    all.push_back({std::move(common), std::move(opened)});
   }
+  return all;
+}
+
+// Each test on every arm, the arms in turns within a repetition, the memory read before and after each pass.
+void Bench::measure(const Source& one, const std::function<void(BenchRow)>& done_with) const {
+  const Model model = open_model(one, "bench");
+  if (longest() > model.context())
+    fail("bench: -p, -n and -d together reach " + std::to_string(longest()) + " positions, the model's context is " +
+         std::to_string(model.context()));
+  std::vector<Arm> all = open_arms(model);
   const auto machine = machine_of(everywhere);
   RandomIds ids(model.vocab());
   const std::vector<Measured> wanted = tests();
@@ -215,7 +228,8 @@ void Bench::measure(const Source& one, std::vector<BenchRow>& rows) const {
       if (!no_warmup) Pass(arm.session, ids)(warm, false);
     }
     double before = machine ? machine->read() : 0;
-    for (int r = 0; r < repetitions; ++r)
+    const Stopwatch whole;
+    for (int r = 0; r < repetitions && (r == 0 || !most_seconds || whole.seconds() < *most_seconds); ++r)
       for (std::size_t a = 0; a < all.size(); ++a) {
         measured[a].seconds.push_back(Pass(all[a].session, ids)(measured[a], true));
         if (machine) {
@@ -231,12 +245,12 @@ void Bench::measure(const Source& one, std::vector<BenchRow>& rows) const {
         const Ceilings& c = machine->ceilings;
         const Limits limits{
             quantile(measured[a].ceilings, 0.5), c.int8_ops, c.bf16_ops, c.f32_flops, c.threads, computing.f32, ""};
-        measured[a].floor = floor_of_test(all[a].session, measured[a], options.batch, limits);
+        measured[a].floor = floor_of_test(all[a].session, measured[a], computing.batch, limits);
       }
-      rows.push_back({all[a].context, std::move(measured[a])});
+      progress.clear();
+      done_with({all[a].context, std::move(measured[a])});
     }
   }
-  progress.clear();
 }
 
 int Bench::run() const {
@@ -245,8 +259,15 @@ int Bench::run() const {
   };
   if (nothing(prompts) && nothing(generated)) misuse("bench: -p and -n are 0; accepted: at least one above 0");
   std::vector<BenchRow> rows;
-  for (const Source& one : each_source(source, "bench")) measure(one, rows);
-  out().write(printed(rows, everywhere.json ? "json" : format));
+  const bool line_by_line = !everywhere.json && format == "jsonl";  // a long run that is cut short has said something
+  const auto done_with = [&](BenchRow row) {
+    rows.push_back(std::move(row));
+    if (!line_by_line) return;
+    out().write(printed({rows.back()}, format));
+    out().flush();
+  };
+  for (const Source& one : each_source(source, "bench")) measure(one, done_with);
+  if (!line_by_line) out().write(printed(rows, everywhere.json ? "json" : format));
   return kGood;
 }
 
@@ -261,6 +282,8 @@ Action declare_bench(Options& options) {
   options.integer("-r,--repetitions N", verb->repetitions, 1, 10000, "of each test; default 5");
   options.choice("-o,--output FORMAT", verb->format, {"md", "json", "jsonl", "csv"}, "md (default), json, jsonl, csv");
   options.real("--price X", verb->price, 0, 1e6, "dollars per hour of this machine");
+  options.real("--most-seconds X", verb->most_seconds, 1e-3, 1e6,
+               "after which a test is not repeated again; default: no limit");
   options.flag("--no-warmup", verb->no_warmup, "do not run each test once before it counts");
   declare_computing(options, verb->computing);
   declare_everywhere(options, verb->everywhere, &verb->arms);

@@ -103,15 +103,19 @@ SessionOptions session_options(const Everywhere& everywhere, const Computing& co
   return options;
 }
 
-Session open_session(const Model& model, SessionOptions options) {
+result<Session> try_session(const Model& model, SessionOptions options) {
   double bytes = 0;
   for (const TensorSpec& tensor : model.program().tensors) bytes += static_cast<double>(tensor.bytes());
   Progress progress("loading", bytes, "B");
   options.progress = [&](double fraction) { progress.update(fraction); };
   auto session = model.session(options);
   if (!session.ok() && session.error().code() == Code::resource)
-    must(status{Code::resource, session.error().message() + "; a smaller context (-c) or cache (--cache) needs less"});
-  return must(std::move(session));
+    return status{Code::resource, session.error().message() + "; a smaller context (-c) or cache (--cache) needs less"};
+  return session;
+}
+
+Session open_session(const Model& model, SessionOptions options) {
+  return must(try_session(model, std::move(options)));
 }
 
 void declare_sampling(Options& options, SamplingOptions& s) {

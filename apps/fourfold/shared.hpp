@@ -38,6 +38,7 @@ void declare_cache(Options& options, Computing& computing);  // --cache and --f3
 SessionOptions session_options(const Everywhere& everywhere, const Computing& computing);
 
 // A Session of the model, with a progress bar while its weights load.
+result<Session> try_session(const Model& model, SessionOptions options);
 Session open_session(const Model& model, SessionOptions options);
 
 void declare_sampling(Options& options, SamplingOptions& sampling);
