@@ -27,11 +27,12 @@ struct Check {
   Everywhere everywhere;
   Computing computing;
   IdSource ids;
-  int tokens = 9;
+  int tokens = 9, steps = 0;
 
   int run() const;
 
  private:
+  std::optional<RepeatCheck> repeated(const Model& model) const;
   std::vector<StepCheck> compared(const Model& model) const;
   std::vector<int> chosen_ids(int vocab) const;
 };
@@ -54,6 +55,24 @@ std::vector<StepCheck> Check::compared(const Model& model) const {
   if (source.model.empty()) return must(check_against_reference(model, options, RandomWeights(1), list, progress));
   const Checkpoint file = must(open_checkpoint(source.model));
   return must(check_against_reference(model, options, CheckpointBytes(file), list, progress));
+}
+
+std::optional<RepeatCheck> Check::repeated(const Model& model) const {
+  if (steps == 0) return {};
+  Progress bar("decoding twice", 2.0 * steps, "tokens");
+  RepeatCheck check = must(check_repeats(model, session_options(everywhere, computing), steps,
+                                         [&](double fraction) { bar.update(fraction); }));
+  bar.clear();
+  return check;
+}
+
+std::string verdict(const RepeatCheck& check) {
+  const auto differ = [](const char* what, int step) {
+    return std::string(what) + " of step " + std::to_string(step) + " differ between two runs";
+  };
+  if (check.logits_differ) return differ("logits", *check.logits_differ);
+  if (check.ids_differ) return differ("ids sampled", *check.ids_differ);
+  return std::to_string(check.steps) + " decode steps, twice: the same bits";
 }
 
 // Like steps of all layers as one row: the worst of them.
@@ -101,10 +120,12 @@ int Check::run() const {
   const Model model = open_model(source, "check");
   const auto checks = compared(model);
   const auto bad = std::find_if(checks.begin(), checks.end(), [](const StepCheck& c) { return !c.ok(); });
-  const int code = bad == checks.end() ? kGood : kFailed;
+  const auto repeats = bad == checks.end() ? repeated(model) : std::nullopt;
+  const int code = bad == checks.end() && (!repeats || repeats->ok()) ? kGood : kFailed;
   if (everywhere.json) {
     nlohmann::ordered_json json{{"executor", everywhere.executor}, {"ok", code == kGood}};
     for (const StepCheck& check : checks) json["steps"].push_back(as_json(check));
+    if (repeats) json["repeats"] = {{"steps", repeats->steps}, {"ok", repeats->ok()}, {"verdict", verdict(*repeats)}};
     out().write(dumped(json));
     return code;
   }
@@ -114,8 +135,10 @@ int Check::run() const {
     table.row({row.name, std::to_string(row.times), scientific(row.distance), scientific(row.tolerance),
                row.failed == 0 ? "agrees" : std::to_string(row.failed) + " disagree"});
   out().write(table.text());
+  if (repeats && repeats->ok()) out().write(verdict(*repeats) + "\n");
   out().flush();
   if (code == kGood) return kGood;
+  if (repeats) fail(everywhere.executor + ": " + verdict(*repeats));
   fail(everywhere.executor + " disagrees with the reference first at step " + bad->step + ", " + bad->output +
        "[token " + std::to_string(bad->worst->token) + ", column " + std::to_string(bad->worst->column) +
        "]: " + significant(bad->worst->got, 7) + " instead of " + significant(bad->worst->expected, 7));
@@ -129,11 +152,14 @@ Action declare_check(Options& options) {
   declare_ids(options, verb->ids);
   options.integer("--tokens N", verb->tokens, 2, 4096,
                   "how many, where no ids are given; the last one alone; default 9");
+  options.integer("--steps N", verb->steps, 0, 1 << 20,
+                  "then decode so many tokens one by one, twice, and compare the bits of each; default 0");
   declare_cache(options, verb->computing);
   declare_everywhere(options, verb->everywhere);
   options.examples(
       "  fourfold check -m model.gguf\n"
       "  fourfold check -m model.gguf --f32 --ids 1,2,3\n"
+      "  fourfold check --shape llama-3.2-1b --dtype bf16 --executor persistent --cache bf16 --steps 10000\n"
       "  FOURFOLD_ISA=scalar fourfold check --shape smollm2-135m --dtype q4_k");
   return [verb] { return verb->run(); };
 }

@@ -66,7 +66,7 @@ struct Explain {
   Everywhere everywhere;
   Computing computing;
   int tokens = 1;
-  bool ungrouped = false;
+  bool ungrouped = false, trace = false;
   std::string plan;
   ExpertPlaces experts;
   std::optional<double> bandwidth, compute, price;
@@ -272,9 +272,12 @@ void Explain::print(const Report& r) const {
 }
 
 int Explain::run() const {
+  if (trace && plan.empty()) misuse("explain: --trace goes with --plan FILE");
   const Program program = read_program(source, "explain");
   if (!plan.empty()) {
-    draw_plan(program, static_cast<int>(work(program).context), plan);
+    const auto context = static_cast<int>(work(program).context);
+    trace ? draw_trace(open_model(source, "explain"), everywhere.device, context, plan)
+          : draw_plan(program, context, plan);
     return kGood;
   }
   const Limits ceilings = limits();
@@ -310,6 +313,7 @@ Action declare_explain(Options& options) {
   options.flag("--steps", verb->ungrouped, "every step, like ones not put together");
   options.text("--plan FILE", verb->plan,
                "draw what each CTA of the persistent kernel does in one token: HTML, or trace events in a .json");
+  options.flag("--trace", verb->trace, "with --plan: measured on a GPU, instead of what is expected of one");
   options.real("--bandwidth X", verb->bandwidth, 1e-3, 1e6, "GB/s to reckon with, instead of the measured ceiling");
   options.real("--compute X", verb->compute, 1e-6, 1e6, "Tera-operations/s, instead of the measured ceilings");
   options.real("--price X", verb->price, 0, 1e6, "dollars per hour of this machine");

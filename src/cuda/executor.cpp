@@ -116,6 +116,8 @@ status CudaExecutor::forward(std::span<const int> ids, int position, int wanted,
   set_state({ids[0], position, 0});
   if (ids.size() > 1) {
     run_prompt(ids, wanted, logits);
+  } else if (persistent_) {
+    run_persistent(ids[0], position, wanted, logits);
   } else {
     run_token(wanted > 0 ? End::logits : End::caches);
     if (wanted > 0) take_logits(logits);
@@ -134,6 +136,15 @@ void CudaExecutor::run_prompt(std::span<const int> ids, int wanted, float* logit
     note(project_token(head, model_->device.multiprocessors, false, stream_), "computing logits");
     take_logits(logits + std::ptrdiff_t{row} * model_->program.vocab);
   }
+}
+
+// A debug plan's Values are those of the kernels one by one; keys, values and logits are the persistent kernel's.
+void CudaExecutor::run_persistent(int id, int position, int wanted, float* logits) {
+  if (options_.debug) run_token(End::caches);
+  int chosen = 0;
+  auto* to = memory_.logits.as<float>();
+  if (health_.ok()) health_ = persistent_->decode(id, position, 0, 0, {&chosen, 1}, stream_, wanted > 0 ? to : nullptr);
+  if (wanted > 0) take_logits(logits);
 }
 
 void CudaExecutor::take_logits(float* to) {
@@ -167,6 +178,12 @@ status CudaExecutor::decode(int id, int position, float temperature, std::uint64
     done += n;
   }
   return health_;
+}
+
+result<persistent::Traced> CudaExecutor::trace(int id, int position) {
+  if (!persistent_) return status{Code::unsupported, "executor '" + options_.executor + "' leaves no stamps"};
+  FOURFOLD_TRY(checked(cudaSetDevice(model_->device.index), "opening the device"));
+  return persistent_->trace(id, position, stream_);
 }
 
 // ---- Caches and Values ----------------------------------------------------------------------------------------------

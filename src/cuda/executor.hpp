@@ -15,7 +15,8 @@ namespace fourfold::cuda {
 
 namespace persistent {
 class Decoder;
-}
+struct Traced;
+}  // namespace persistent
 
 struct CudaModel {
   Program program;
@@ -43,6 +44,8 @@ class CudaExecutor : public Executor {
   status jump(int) override { return {}; }
   void write_rows(int cache, int first, int count, const std::byte* in) override;
   status randomize_cache(int positions, std::uint64_t seed) override;
+  // The last of a few tokens behind `position` on the persistent kernel. unsupported: another executor.
+  result<persistent::Traced> trace(int id, int position);
   const float* value(Value v) const override;
   void cached(int cache, int position, int head, float* key, float* value) const override;
 
@@ -60,6 +63,7 @@ class CudaExecutor : public Executor {
   void set_state(TokenState state);
   void keep_values(std::size_t tokens);
   void run_prompt(std::span<const int> ids, int wanted, float* logits);
+  void run_persistent(int id, int position, int wanted, float* logits);
   void take_logits(float* to);
   template <class F>
   void each_row(int cache, int first, int count, bool write, F f) const;

@@ -247,6 +247,8 @@ result<SequenceMemory> allocate_sequence(const Program& program, const PlanOptio
     }
   FOURFOLD_TRY(take(m.arena, static_cast<std::size_t>(arena.width) * sizeof(float), "activations"));
   FOURFOLD_TRY(take(m.logits, static_cast<std::size_t>(program.vocab) * sizeof(float), "logits"));
+  for (const DeviceMemory* unwritten : {&m.arena, &m.logits})  // as NaN, which shows
+    FOURFOLD_TRY(checked(cudaMemset(unwritten->data(), 0xff, unwritten->bytes()), "marking activations as unwritten"));
   FOURFOLD_TRY(take(m.state, 128 + heads * sizeof(unsigned), "the sequence's state"));
   FOURFOLD_TRY(take(m.scratch, m.attend_bytes + raw * sizeof(float), "scratch memory"));
   for (const RopeSpec& rope : program.ropes) {

@@ -1,6 +1,8 @@
 #include "engine/check.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -12,8 +14,9 @@
 namespace fourfold {
 namespace {
 
-// Largest distances: float32 rounding, and what fewer bits of keys, values or activations cost.
-constexpr double kFloat32 = 1e-11, kQ15 = 1e-8, kHalf = 1e-6, kBfloat16 = 1e-5, kQ8 = 5e-5;
+// Largest distances: float32 rounding, that of all steps of a token, and what fewer bits of keys, values or activations
+// cost.
+constexpr double kFloat32 = 1e-11, kToken = 5e-11, kQ15 = 1e-8, kHalf = 1e-6, kBfloat16 = 1e-5, kQ8 = 5e-5;
 // A coordinate may be off by this many relative errors of the whole output.
 constexpr double kOutlier = 12;
 
@@ -47,6 +50,7 @@ struct Precision {
   bool rounds_activations;  // as the kernels' table says, by the weight's storage
   bool rounds_prompts;      // to bf16 or f16 in the dots and the attention of two tokens and more
   Storage cache;
+  bool whole_tokens;  // decodes all steps in one go: only keys, values and logits can be looked at
 };
 
 class Comparison {
@@ -129,6 +133,7 @@ class Checker {
   void compare_step(const Step& step, std::span<const int> ids, int start, double rounding,
                     std::vector<StepCheck>& checks) {
     tolerance_ = std::max(rounding, rounding_inside(step));
+    if (precision_.whole_tokens && ids.size() == 1 && &step == &program_.steps.back()) tolerance_ = kToken;
     ReferenceState<double> state = inputs(ids, start, step);
     const auto* project = std::get_if<Project>(&step.op);
     const auto rounded = rounded_inputs(step, ids.size());
@@ -292,7 +297,8 @@ result<std::vector<StepCheck>> check_against_reference(const Model& model, Sessi
   if (!session.ok()) return session.error();
   const bool team = options.executor == "team", reference = options.executor.starts_with("reference");
   Checker checker(model.program(), *weights, *session,
-                  {team && !options.f32, !team && !reference, reference ? Storage::f32 : session->cache()});
+                  {team && !options.f32, !team && !reference, reference ? Storage::f32 : session->cache(),
+                   options.executor == "persistent"});
   std::vector<StepCheck> checks;
   const double all = static_cast<double>(model.program().steps.size() * ids.size());
   double done = 0;
@@ -305,6 +311,51 @@ result<std::vector<StepCheck>> check_against_reference(const Model& model, Sessi
     });
   }
   return checks;
+}
+
+namespace {
+
+// FNV-1a over words.                                                        Fowler, Noll and Vo, RFC 9923
+std::uint64_t checksum(std::span<const float> numbers) {
+  std::uint64_t sum = 0xcbf29ce484222325u;
+  for (const float x : numbers) sum = (sum ^ std::bit_cast<std::uint32_t>(x)) * 0x100000001b3u;
+  return sum;
+}
+
+std::optional<int> first_difference(const auto& a, const auto& b) {
+  const auto at = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
+  return at == a.end() ? std::nullopt : std::optional(static_cast<int>(at - a.begin()));
+}
+
+}  // namespace
+
+result<RepeatCheck> check_repeats(const Model& model, SessionOptions options, int steps,
+                                  const std::function<void(double)>& progress) {
+  if (steps < 1) return status{Code::invalid_argument, "a check of repeats needs at least 1 step"};
+  options.context = std::max(options.context, steps);
+  auto session = model.session(options);
+  if (!session.ok()) return session.error();
+  const auto vocab = static_cast<std::uint64_t>(model.vocab());
+  std::array<std::vector<std::uint64_t>, 2> sums;
+  for (auto& own : sums) {
+    FOURFOLD_TRY(session->rewind(0));
+    for (int step = 0; step < steps; ++step) {
+      const int id = step == 0 ? 1 : static_cast<int>(own.back() % vocab);
+      FOURFOLD_TRY(session->eval({&id, 1}));
+      own.push_back(checksum(session->logits()));
+      if (progress) progress((&own == &sums[0] ? step : steps + step) / (2.0 * steps));
+    }
+  }
+  RepeatCheck check{steps, first_difference(sums[0], sums[1]), {}};
+  if (!session->decodes()) return check;
+  std::array<std::vector<int>, 2> ids;
+  for (auto& own : ids) {
+    FOURFOLD_TRY(session->rewind(0));
+    own.resize(static_cast<std::size_t>(steps));
+    FOURFOLD_TRY(session->decode(1, own, 1, 7));
+  }
+  check.ids_differ = first_difference(ids[0], ids[1]);
+  return check;
 }
 
 }  // namespace fourfold

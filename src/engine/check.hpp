@@ -33,4 +33,17 @@ result<std::vector<StepCheck>> check_against_reference(const Model& model, Sessi
                                                        const WeightBytes& bytes, std::span<const int> ids,
                                                        const std::function<void(double)>& progress = {});
 
+// Whether two runs over the same ids gave the same bits.
+struct RepeatCheck {
+  int steps = 0;
+  std::optional<int> logits_differ;  // the first step whose logits did
+  std::optional<int> ids_differ;     // the same of ids that the executor sampled by itself, at temperature 1
+  bool ok() const { return !logits_differ && !ids_differ; }
+};
+
+// Decodes `steps` tokens (at least 1) one by one in a fresh Session, then all again; each id is drawn from the checksum
+// of the logits before it. Where the executor chooses ids by itself, it samples as many, twice.
+result<RepeatCheck> check_repeats(const Model& model, SessionOptions options, int steps,
+                                  const std::function<void(double)>& progress = {});
+
 }  // namespace fourfold

@@ -1,7 +1,9 @@
 #include "lab/device.hpp"
 
 #ifdef FOURFOLD_CUDA
+#include "cuda/executor.hpp"
 #include "cuda/probe.hpp"
+#include "engine/session_state.hpp"
 
 namespace fourfold {
 
@@ -30,6 +32,12 @@ double DeviceCeiling::sample() {
   return rate.ok() ? *rate : 0;
 }
 
+result<cuda::persistent::Traced> trace_token(Session& session, int position) {
+  auto* executor = dynamic_cast<cuda::CudaExecutor*>(&executor_of(session));
+  if (executor == nullptr) return status{Code::unsupported, session.executor() + " leaves no stamps"};
+  return executor->trace(1, position);
+}
+
 }  // namespace fourfold
 
 #else
@@ -45,6 +53,10 @@ result<std::unique_ptr<DeviceCeiling>> DeviceCeiling::create(int) {
 }
 
 double DeviceCeiling::sample() { return 0; }
+
+result<cuda::persistent::Traced> trace_token(Session&, int) {
+  return status{Code::unsupported, "this build has no CUDA"};
+}
 
 }  // namespace fourfold
 #endif

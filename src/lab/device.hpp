@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "cuda/persistent/timeline.hpp"
+#include "fourfold/session.hpp"
 #include "fourfold/status.hpp"
 
 namespace fourfold {
@@ -23,5 +25,8 @@ class DeviceCeiling {
   explicit DeviceCeiling(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+// The last of a few tokens behind `position` of a session whose executor is `persistent`: what each CTA did when.
+result<cuda::persistent::Traced> trace_token(Session& session, int position);
 
 }  // namespace fourfold

@@ -249,26 +249,31 @@ result<ModelSpec> read_model(const Checkpoint& checkpoint) {
 result<ModelSpec> make_shape_model(std::string_view name, Storage storage) {
   const NamedShape* shape = find_shape(name);
   if (!shape) return status{Code::not_found, "shape '" + std::string(name) + "' is not known; known: " + shape_names()};
-  const Family* family = find_family(Checkpoint::Format::gguf, shape->family);
+  return make_shape_model(*shape, storage);
+}
+
+result<ModelSpec> make_shape_model(const NamedShape& shape, Storage storage) {
+  const Family* family = find_family(Checkpoint::Format::gguf, shape.family);
   if (!family)
-    return status{Code::unsupported, "shape '" + std::string(name) + "' is of family " + std::string(shape->family)};
+    return status{Code::unsupported,
+                  "shape '" + std::string(shape.name) + "' is of family " + std::string(shape.family)};
   Hyper h;
-  h.layers = shape->layers;
-  h.width = shape->d_model;
-  h.heads = shape->heads;
-  h.kv_heads = shape->kv_heads;
-  h.head_dim = shape->head_dim;
-  h.ff = shape->ff;
-  h.vocab = shape->vocab;
-  h.tied = shape->tied;
-  h.context = shape->context;
-  h.rope.dims = shape->head_dim;
-  h.rope.base = shape->rope_base;
-  h.experts.count = shape->experts;
-  h.experts.rule.chosen = shape->chosen;
-  h.experts.ff = shape->expert_ff;
-  h.experts.shared_ff = shape->shared_ff;
-  if (family->complete) family->complete(*shape, h);
+  h.layers = shape.layers;
+  h.width = shape.d_model;
+  h.heads = shape.heads;
+  h.kv_heads = shape.kv_heads;
+  h.head_dim = shape.head_dim;
+  h.ff = shape.ff;
+  h.vocab = shape.vocab;
+  h.tied = shape.tied;
+  h.context = shape.context;
+  h.rope.dims = shape.head_dim;
+  h.rope.base = shape.rope_base;
+  h.experts.count = shape.experts;
+  h.experts.rule.chosen = shape.chosen;
+  h.experts.ff = shape.expert_ff;
+  h.experts.shared_ff = shape.shared_ff;
+  if (family->complete) family->complete(shape, h);
   return build(*family, h, ShapeSource{storage});
 }
 

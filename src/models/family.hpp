@@ -39,5 +39,6 @@ struct ModelSpec {
 result<ModelSpec> read_model(const Checkpoint& checkpoint);
 // From a named shape alone (shapes.hpp), every matrix in `storage`.
 result<ModelSpec> make_shape_model(std::string_view shape, Storage storage);
+result<ModelSpec> make_shape_model(const NamedShape& shape, Storage storage);
 
 }  // namespace fourfold

@@ -31,7 +31,8 @@ struct PlanOptions {
   Storage cache = Storage::f16;  // keys and values: f32, f16, bf16, fp8 or q8_0
   bool debug = false;            // every Value keeps its own place, readable with value()
   int page = 64;                 // positions of a cache page: 1, 2, 4 .. 256
-  std::string executor{};        // of a backend that has several: stream, graph
+  std::string executor{};        // of a backend that has several: stream, graph, persistent
+  int grid = 0;                  // blocks of threads of a persistent kernel; 0: as many as suit the device
 };
 
 class Executor {

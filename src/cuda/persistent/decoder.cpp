@@ -1,6 +1,7 @@
 #include "cuda/persistent/decoder.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "cuda/persistent/instances.hpp"
 #include "cuda/persistent/validate.hpp"
@@ -86,7 +87,8 @@ result<std::unique_ptr<Decoder>> Decoder::make(const CudaModel& model, const Seq
                       " with heads of " + std::to_string(head_dim) + " are not in {" + instance_names() +
                       "} (runs on `graph`)"};
   const int sms = model.device.multiprocessors;
-  auto plan = make_plan(model.program, {best_grid(model.program, sms), instance->slice});
+  const int grid = options.grid > 0 ? options.grid : best_grid(model.program, sms);
+  auto plan = make_plan(model.program, {grid, instance->slice});
   if (!plan.ok()) {
     std::string lines = plan.error().message();
     for (std::size_t at = 0; (at = lines.find('\n', at)) != std::string::npos; at += 3) lines.replace(at, 1, "\n  ");
@@ -166,6 +168,7 @@ status Decoder::prepare(const CudaModel& model, const SequenceMemory& memory) {
   for (const auto* made : {&uploaded, &counts, &targets, &zeros, &arena})
     if (!made->ok()) return made->error();
   if (!ids.ok()) return ids.error();
+  FOURFOLD_TRY(checked(cudaMemset(arena->data(), 0xff, arena->bytes()), "marking activations as unwritten"));
   launch_.records = uploaded->as<Record>();
   launch_.counts = counts->as<std::uint16_t>();
   launch_.targets = targets->as<CounterTarget>();
@@ -180,7 +183,7 @@ status Decoder::prepare(const CudaModel& model, const SequenceMemory& memory) {
 }
 
 status Decoder::decode(int id, int position, float temperature, std::uint64_t seed, std::span<int> ids,
-                       cudaStream_t stream) {
+                       cudaStream_t stream, float* logits) {
   launch_.inverse_temperature = temperature > 0 ? 1 / temperature : 0;
   launch_.seed = seed;
   for (std::size_t done = 0; done < ids.size();) {
@@ -188,6 +191,7 @@ status Decoder::decode(int id, int position, float temperature, std::uint64_t se
     launch_.first_id = done == 0 ? id : ids[done - 1];
     launch_.position = position + static_cast<int>(done);
     launch_.tokens = static_cast<int>(n);
+    launch_.logits = logits == nullptr ? nullptr : logits + done * static_cast<std::size_t>(program_.vocab);
     const auto* end = reinterpret_cast<const std::byte*>(launch_.best + n);
     const auto zeros = static_cast<std::size_t>(end - reinterpret_cast<const std::byte*>(launch_.count));
     FOURFOLD_TRY(checked(cudaMemsetAsync(launch_.count, 0, zeros, stream), "clearing counters"));
@@ -201,6 +205,20 @@ status Decoder::decode(int id, int position, float temperature, std::uint64_t se
     done += n;
   }
   return {};
+}
+
+result<Traced> Decoder::trace(int id, int position, cudaStream_t stream) {
+  std::vector<unsigned long long> stamps(plan_.tasks.size() * static_cast<std::size_t>(launch_.stride) * kStamps);
+  auto memory = upload(stamps, "a launch's stamps");
+  if (!memory.ok()) return memory.error();
+  std::array<int, kTracedTokens> ids{};
+  launch_.trace = memory->as<unsigned long long>();
+  const status done = decode(id, position, 0, 0, ids, stream);
+  launch_.trace = nullptr;
+  FOURFOLD_TRY(done);
+  FOURFOLD_TRY(checked(cudaMemcpy(stamps.data(), memory->data(), memory->bytes(), cudaMemcpyDeviceToHost),
+                       "reading a launch's stamps"));
+  return Traced{plan_, measured(plan_, stamps, launch_.stride)};
 }
 
 status Decoder::stalled(cudaStream_t stream) const {

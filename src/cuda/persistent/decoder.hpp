@@ -7,6 +7,7 @@
 
 #include "cuda/executor.hpp"
 #include "cuda/persistent/records.hpp"
+#include "cuda/persistent/timeline.hpp"
 
 namespace fourfold::cuda::persistent {
 
@@ -14,19 +15,22 @@ struct Instance;
 
 class Decoder {
  public:
-  // unsupported: lists, one a line, what the persistent kernels do not run, or that a grid of `sms` CTAs would not be
-  // resident at once. `memory` outlives the Decoder.
+  // unsupported: lists, one a line, what the persistent kernels do not run, or says that a grid of options.grid CTAs
+  // would not be resident at once. `memory` outlives the Decoder.
   static result<std::unique_ptr<Decoder>> make(const CudaModel& model, const SequenceMemory& memory,
                                                const PlanOptions& options);
 
   // As Executor::decode, on `stream`; returns when every id is known. A launch that stops moving for `kPatience` ends
-  // with a status that names the step, the CTA and what it waited for.
-  status decode(int id, int position, float temperature, std::uint64_t seed, std::span<int> ids, cudaStream_t stream);
-
-  const Plan& plan() const { return plan_; }
+  // with a status that names the step, the CTA and what it waited for. logits: [ids.size(), vocab] on the device, or
+  // null.
+  status decode(int id, int position, float temperature, std::uint64_t seed, std::span<int> ids, cudaStream_t stream,
+                float* logits = nullptr);
+  // The last of a few tokens from `position` on, measured.
+  result<Traced> trace(int id, int position, cudaStream_t stream);
 
  private:
   static constexpr int kLaunchTokens = 1024;
+  static constexpr int kTracedTokens = 8;
   static constexpr std::uint64_t kPatience = 2'000'000'000;  // nanoseconds
 
   Decoder(const Program& program, const Instance& instance, Plan plan)

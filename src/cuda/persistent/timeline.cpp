@@ -108,6 +108,27 @@ Timeline expect(const Plan& plan, int tile_bytes, int context, const Pace& pace)
   return timeline;
 }
 
+Timeline measured(const Plan& plan, std::span<const unsigned long long> stamps, int stride) {
+  unsigned long long start = ~0ull;
+  for (const unsigned long long stamp : stamps)
+    if (stamp != 0) start = std::min(start, stamp);
+  Timeline timeline(plan.tasks.size());
+  for (std::size_t cta = 0; cta < plan.tasks.size(); ++cta) {
+    double last = 0;
+    for (std::size_t i = 0; i < plan.tasks[cta].size(); ++i) {
+      const auto* own = &stamps[(cta * static_cast<std::size_t>(stride) + i) * kStamps];
+      // Later stamps of a task that has none of its own are those before them.
+      const auto at = [&](int which) {
+        if (own[which] != 0) last = std::max(last, static_cast<double>(own[which] - start) * 1e-3);
+        return last;
+      };
+      const double taken = at(0), begun = at(1);
+      timeline[cta].push_back({taken, begun, at(3)});
+    }
+  }
+  return timeline;
+}
+
 std::string timeline_html(const Plan& plan, const Timeline& timeline, const std::string& title) {
   std::vector<std::string> kinds;
   std::string names, keys, tasks;

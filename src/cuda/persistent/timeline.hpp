@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/persistent/plan.hpp"
+#include "cuda/persistent/launch.hpp"
 
 namespace fourfold::cuda::persistent {
 
@@ -15,6 +15,14 @@ struct TaskTime {
   double taken = 0, begun = 0, done = 0;
 };
 using Timeline = std::vector<std::vector<TaskTime>>;  // [CTA][task]
+
+// A plan with the times that a launch of it took.
+struct Traced {
+  Plan plan;
+  Timeline timeline;
+};
+// Of one token's stamps, nanoseconds [CTA][stride][kStamps]. A task that left none took no time.
+Timeline measured(const Plan& plan, std::span<const unsigned long long> stamps, int stride);
 
 // How fast the machine is taken to be.
 struct Pace {
