@@ -117,10 +117,11 @@ class FOURFOLD_API Session {
   std::span<const float> logits(int i = 0) const;
 
   // Where the executor chooses ids by itself, without the host in between: evaluates `id`, chooses the next one, and so
-  // on until `out` is full; the last one is chosen but not evaluated. temperature 0: the best; else drawn from
-  // softmax(logits / temperature). Errors as for eval; unsupported where decodes() is false.
-  bool decodes() const;
-  status decode(int id, std::span<int> out, float temperature = 0, std::uint64_t seed = 0);
+  // on until `out` is full; the last one is chosen but not evaluated. Its random numbers are others than those of a
+  // generation on the host. Errors as for eval; unsupported where decodes() is false: what options ask for differs
+  // from the best, a temperature, top-k, top-p and min-p, or the executor knows less than those.
+  bool decodes(const SamplingOptions& how = {.temperature = 0}) const;
+  status decode(int id, std::span<int> out, const SamplingOptions& how = {.temperature = 0});
 
   // Forgets all but the first `position` ids. Back to the start of the last batch this costs little; what windows gave
   // back and running states went through before that is evaluated again. unsupported: filled positions would be.

@@ -39,7 +39,15 @@ status CudaExecutor::prepare() {
   prompt_ids_ = std::move(prompt_ids).value();
   ids_ = std::move(ids).value();
   row_ = std::move(row).value();
-  sampling_ = {memory_.logits.as<float>(), program.vocab, 0, 0, memory_.best(), memory_.token(), ids_.as<int>(), kIds};
+  filter_.logits = sampling_.logits = memory_.logits.as<float>();
+  filter_.vocab = sampling_.vocab = program.vocab;
+  filter_.least = memory_.least();
+  filter_.done = memory_.filters_done();
+  filter_.candidates = memory_.candidates.as<unsigned long long>();
+  sampling_.best = memory_.best();
+  sampling_.state = memory_.token();
+  sampling_.ids = ids_.as<int>();
+  sampling_.capacity = kIds;
   if (options_.executor == "persistent") {
     auto decoder = persistent::Decoder::make(*model_, memory_, options_);
     if (!decoder.ok()) return decoder.error();
@@ -80,7 +88,10 @@ cudaError_t CudaExecutor::launch_token(End end, bool programmatic) {
   if (end == End::caches) return cudaSuccess;
   if (const cudaError_t error = project_token(plan_.head, sms, programmatic, stream_); error != cudaSuccess)
     return error;
-  return end == End::sample ? sample_token(sampling_, programmatic, stream_) : cudaSuccess;
+  if (end == End::logits) return cudaSuccess;
+  if (filter_.k > 0)
+    if (const cudaError_t error = filter_logits(filter_, programmatic, stream_); error != cudaSuccess) return error;
+  return sample_token(sampling_, programmatic, stream_);
 }
 
 cudaError_t CudaExecutor::capture(End end, cudaGraphExec_t& graph) {
@@ -155,20 +166,34 @@ void CudaExecutor::take_logits(float* to) {
   std::memcpy(to, row_.as<float>(), bytes);
 }
 
-status CudaExecutor::decode(int id, int position, float temperature, std::uint64_t seed, std::span<int> ids) {
+// The persistent kernel filters nothing; the graph's filter starts from the best few.
+bool CudaExecutor::decodes(const Choice& choice) const {
+  const bool all = choice.top_k <= 0 && choice.top_p >= 1 && choice.min_p <= 0;
+  return choice.temperature <= 0 || all ||
+         (!persistent_ && choice.top_k >= 1 && choice.top_k <= kMostKept && model_->program.vocab <= kMostFiltered);
+}
+
+void CudaExecutor::choose_by(const Choice& choice) {
+  if (choice == choice_) return;
+  choice_ = choice;
+  sampling_.inverse_temperature = choice.temperature > 0 ? 1 / choice.temperature : 0;
+  sampling_.seed = choice.seed;
+  filter_.k = choice.temperature > 0 ? std::min(choice.top_k, model_->program.vocab) : 0;
+  filter_.mass = choice.top_p;
+  filter_.share = choice.min_p;
+  sampling_.least = filter_.k > 0 ? filter_.least : nullptr;
+  cudaGraphExec_t& graph = graphs_[static_cast<std::size_t>(End::sample)];
+  if (graph != nullptr) note(cudaGraphExecDestroy(graph), "replacing a graph");
+  graph = nullptr;
+}
+
+status CudaExecutor::decode(int id, int position, const Choice& choice, std::span<int> ids) {
   note(cudaSetDevice(model_->device.index), "opening the device");
   if (persistent_) {
-    if (health_.ok()) health_ = persistent_->decode(id, position, temperature, seed, ids, stream_);
+    if (health_.ok()) health_ = persistent_->decode(id, position, choice.temperature, choice.seed, ids, stream_);
     return health_;
   }
-  const float inverse = temperature > 0 ? 1 / temperature : 0;
-  if (sampling_.inverse_temperature != inverse || sampling_.seed != seed) {
-    sampling_.inverse_temperature = inverse;
-    sampling_.seed = seed;
-    cudaGraphExec_t& graph = graphs_[static_cast<std::size_t>(End::sample)];
-    if (graph != nullptr) note(cudaGraphExecDestroy(graph), "replacing a graph");
-    graph = nullptr;
-  }
+  choose_by(choice);
   for (std::size_t done = 0; done < ids.size() && health_.ok();) {
     const std::size_t n = std::min<std::size_t>(kIds, ids.size() - done);
     set_state({done == 0 ? id : ids[done - 1], position + static_cast<int>(done), 0});

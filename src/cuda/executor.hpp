@@ -30,8 +30,8 @@ class CudaExecutor : public Executor {
   ~CudaExecutor() override;
 
   status forward(std::span<const int> ids, int position, int wanted, float* logits) override;
-  bool decodes() const override { return true; }
-  status decode(int id, int position, float temperature, std::uint64_t seed, std::span<int> ids) override;
+  bool decodes(const Choice& choice) const override;
+  status decode(int id, int position, const Choice& choice, std::span<int> ids) override;
 
   int rewind(int position) override { return position; }
   result<std::unique_ptr<Executor>> fork() const override;
@@ -60,6 +60,7 @@ class CudaExecutor : public Executor {
   void run_token(End end);
   cudaError_t launch_token(End end, bool programmatic);
   cudaError_t capture(End end, cudaGraphExec_t& graph);
+  void choose_by(const Choice& choice);
   void set_state(TokenState state);
   void keep_values(std::size_t tokens);
   void run_prompt(std::span<const int> ids, int wanted, float* logits);
@@ -76,6 +77,8 @@ class CudaExecutor : public Executor {
   SequenceMemory memory_;
   DevicePlan plan_;
   Prompt prompt_;
+  Choice choice_;  // of the graph that samples
+  Filter filter_;
   Sampling sampling_;
   cudaStream_t stream_ = nullptr;
   std::array<cudaGraphExec_t, 3> graphs_{};  // by End; captured when first run

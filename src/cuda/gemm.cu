@@ -9,6 +9,11 @@ namespace fourfold::cuda {
 
 using sm90::launch;
 
+namespace {
+constexpr int kWidePrompt = 1024;    // tokens from which there are enough wide tiles
+constexpr int kDecodedPrompt = 512;  // up to which decoding codes for each tile of tokens is less than unpacking them
+}  // namespace
+
 cudaError_t prepare(const DeviceProject& project, const Panels& panels, float* scale, bool programmatic,
                     cudaStream_t stream) {
   return launch(sm90::prepare_kernel, {dim3(static_cast<unsigned>(panels.tokens)), sm90::kRowThreads, 0, programmatic},
@@ -19,8 +24,9 @@ cudaError_t multiply(const DeviceProject& project, const Panels& x, const float*
                      cudaStream_t stream) {
   if (project.storage != Storage::bf16) return cudaErrorInvalidValue;
   using T = Tile<Storage::bf16>;
-  return is_wide(x) ? sm90::launch_gemm<2 * kTokenTile, T>(project, x, scale, programmatic, stream)
-                    : sm90::launch_gemm<kTokenTile, T>(project, x, scale, programmatic, stream);
+  // Wide tiles read less from L2, but only many of them fill the chip. Bits are the same.
+  return x.tokens > kWidePrompt ? sm90::launch_gemm<2 * kTokenTile, T>(project, x, scale, programmatic, stream)
+                                : sm90::launch_gemm<kTokenTile, T>(project, x, scale, programmatic, stream);
 }
 
 cudaError_t append_heads(const DeviceProject& project, int tokens, bool programmatic, cudaStream_t stream) {
@@ -59,7 +65,7 @@ cudaError_t project_prompt(const DeviceProject& project, int tokens, const Promp
   DeviceProject p = project;
   const Panels panels{scratch.panels, tokens, p.columns};
   cudaError_t error = prepare(p, panels, scratch.scale, programmatic, stream);
-  if (error == cudaSuccess && decodes(p.storage)) {
+  if (error == cudaSuccess && decodes(p.storage) && tokens <= kDecodedPrompt) {
     error = multiply_decoding(p, panels, scratch.scale, true, stream);
   } else if (error == cudaSuccess) {
     const bool resident = p.storage == Storage::bf16;

@@ -38,9 +38,6 @@ struct Panels {
 cudaError_t prepare(const DeviceProject& project, const Panels& panels, float* scale, bool programmatic,
                     cudaStream_t stream);
 
-// Wide tiles of tokens read less from L2, but only many of them fill the chip. Bits are the same.
-constexpr bool is_wide(const Panels& x) { return x.tokens > 1024; }
-
 // The dots and the epilogue; of an Append, the raw rows of its heads. The project's tiles are bf16.
 cudaError_t multiply(const DeviceProject& project, const Panels& x, const float* scale, bool programmatic,
                      cudaStream_t stream);

@@ -38,8 +38,7 @@ cudaError_t multiply_decoding(const DeviceProject& project, const Panels& x, con
                               cudaStream_t stream) {
   return with_codes(project.storage, [&](auto tile) {
     using T = decltype(tile);
-    return is_wide(x) ? sm90::launch_gemm<2 * kTokenTile, T>(project, x, scale, programmatic, stream)
-                      : sm90::launch_gemm<kTokenTile, T>(project, x, scale, programmatic, stream);
+    return sm90::launch_gemm<kTokenTile, T>(project, x, scale, programmatic, stream);
   });
 }
 

@@ -250,6 +250,7 @@ result<SequenceMemory> allocate_sequence(const Program& program, const PlanOptio
   for (const DeviceMemory* unwritten : {&m.arena, &m.logits})  // as NaN, which shows
     FOURFOLD_TRY(checked(cudaMemset(unwritten->data(), 0xff, unwritten->bytes()), "marking activations as unwritten"));
   FOURFOLD_TRY(take(m.state, 128 + heads * sizeof(unsigned), "the sequence's state"));
+  FOURFOLD_TRY(take(m.candidates, filter_bytes(program.vocab), "scratch memory"));
   FOURFOLD_TRY(take(m.scratch, m.attend_bytes + raw * sizeof(float), "scratch memory"));
   for (const RopeSpec& rope : program.ropes) {
     const auto turns = turns_of(rope, options.context);

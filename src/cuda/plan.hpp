@@ -41,8 +41,9 @@ struct ActivationMemory {
 // Device memory of one sequence, which the plan's addresses point into.
 struct SequenceMemory {
   DeviceMemory arena, logits;
-  DeviceMemory state;    // TokenState, at 64 the sampler's numbers, at 128 counters of heads
-  DeviceMemory scratch;  // attend_bytes of attention, then raw queries, keys and values
+  DeviceMemory state;       // TokenState, at 64 the sampler's numbers, at 96 the filter's, at 128 counters of heads
+  DeviceMemory candidates;  // of the filter
+  DeviceMemory scratch;     // attend_bytes of attention, then raw queries, keys and values
   std::size_t attend_bytes = 0;
   std::vector<DeviceMemory> caches;  // per layer
   std::vector<CacheLayout> layouts;
@@ -55,6 +56,8 @@ struct SequenceMemory {
   }
   TokenState* token() const { return state.as<TokenState>(); }
   unsigned long long* best() const { return reinterpret_cast<unsigned long long*>(state.data() + 64); }
+  unsigned long long* least() const { return reinterpret_cast<unsigned long long*>(state.data() + 96); }
+  unsigned* filters_done() const { return reinterpret_cast<unsigned*>(state.data() + 104); }
 };
 
 // Every requirement that `program` does not meet, one a line; ok when there is none.

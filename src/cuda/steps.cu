@@ -3,6 +3,7 @@
 
 #include "cuda/sm90/async.cuh"
 #include "cuda/sm90/heads.cuh"
+#include "cuda/sm90/keys.cuh"
 #include "cuda/sm90/launch.cuh"
 #include "cuda/steps.hpp"
 
@@ -25,13 +26,6 @@ __global__ void embed(const std::uint8_t* tiles, const TileOrder order, int colu
 constexpr int kSampleThreads = 256;
 constexpr int kLogitsPerThread = 4;
 
-// Larger keys are better: the logit's order in the high half (0: NaN), lower ids in the low half.
-__device__ unsigned long long key_of(float logit, int id) {
-  const std::uint32_t bits = __float_as_uint(logit);
-  const std::uint32_t order = logit != logit ? 0u : (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-  return static_cast<unsigned long long>(order) << 32 | (0xffffffffu - static_cast<std::uint32_t>(id));
-}
-
 __device__ float gumbel(std::uint64_t seed, int position, int id) {
   const std::uint64_t place = static_cast<std::uint64_t>(position) << 32 | static_cast<std::uint32_t>(id);
   const std::uint64_t bits = RandomBytes::mix(RandomBytes::mix(seed) + place);
@@ -43,6 +37,7 @@ __global__ void sample(const Sampling s) {
   sm90::let_next_kernel_start();
   sm90::wait_for_previous_kernel();
   const int position = s.state->position;
+  const unsigned long long least = s.least == nullptr ? 0 : __ldcg(s.least);
   unsigned long long best = 0;
   const int first = static_cast<int>(blockIdx.x) * kSampleThreads * kLogitsPerThread + static_cast<int>(threadIdx.x);
 #pragma unroll
@@ -50,8 +45,9 @@ __global__ void sample(const Sampling s) {
     const int id = first + i * kSampleThreads;
     if (id >= s.vocab) continue;
     float logit = __ldcg(s.logits + id);
+    if (sm90::key_of(logit, id) < least) continue;
     if (s.inverse_temperature > 0) logit = fmaf(logit, s.inverse_temperature, gumbel(s.seed, position, id));
-    best = max(best, key_of(logit, id));
+    best = max(best, sm90::key_of(logit, id));
   }
   for (int step = 16; step > 0; step /= 2) best = max(best, __shfl_xor_sync(~0u, best, step));
   __shared__ unsigned long long warps[kSampleThreads / 32];

@@ -19,6 +19,22 @@ struct TokenState {
 cudaError_t embed_token(const WeightRun& table, float scale, const TokenState* state, float* out, bool programmatic,
                         cudaStream_t stream);
 
+// What is left to choose from: of the `k` best logits (value descending, id ascending, NaN last) the first that have
+// `mass` of their probability together, and of those the ones with `share` of the best one's.
+inline constexpr int kMostKept = 128;
+inline constexpr int kMostFiltered = 80 * 4096;  // logits
+struct Filter {
+  const float* logits = nullptr;  // [vocab]
+  int vocab = 0;
+  int k = 0;                                 // 1 .. kMostKept; 0: there is no filter
+  float mass = 1, share = 0;                 // 1 and 0: all
+  unsigned long long* least = nullptr;       // the key of the last that stays
+  unsigned* done = nullptr;                  // 0 between launches
+  unsigned long long* candidates = nullptr;  // filter_bytes() of scratch
+};
+std::size_t filter_bytes(int vocab);
+cudaError_t filter_logits(const Filter& filter, bool programmatic, cudaStream_t stream);
+
 // The next id: of the largest logit (the lowest id among equals, NaN after everything), or, at a temperature, one drawn
 // with probability softmax(logits / temperature): the largest logit / temperature plus Gumbel noise, a hash of seed,
 // position and id.
@@ -31,6 +47,7 @@ struct Sampling {
   TokenState* state = nullptr;         // moves on to the id and its position
   int* ids = nullptr;                  // of the host: id number `produced` goes to ids[produced % capacity]
   int capacity = 0;
+  const unsigned long long* least = nullptr;  // a filter's; null: all
 };
 cudaError_t sample_token(const Sampling& sampling, bool programmatic, cudaStream_t stream);
 

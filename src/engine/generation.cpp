@@ -39,7 +39,9 @@ struct FOURFOLD_LOCAL Generation::State {
   State(Session& session, const GenerateOptions& options)
       : session(session),
         options(options),
-        sampler(options.sampling, session.model().vocab(), breakers(session.model(), options.sampling)) {}
+        sampler(options.sampling, session.model().vocab(), breakers(session.model(), options.sampling)) {
+    this->options.sampling.seed = sampler.seed();
+  }
 
   Session& session;
   GenerateOptions options;
@@ -105,13 +107,13 @@ std::string Generation::State::release(bool at_end) {
   return out;
 }
 
-// The next id: sampled from the last logits, or, where the best is wanted, chosen ahead by an executor that can.
+// The next id: sampled from the last logits, or chosen ahead by an executor that can choose so.
 std::optional<int> Generation::State::choose() {
   constexpr int kAhead = 16;
   if (taken < ahead.size()) return ahead[taken++];
   if (ids.empty()) return sampler.sample(session.logits());
   if (session.position() == session.context()) return end(Finish::context), std::nullopt;
-  if (!session.decodes() || !sampler.chooses_best()) {
+  if (!session.decodes(options.sampling)) {
     if (status s = session.eval({&ids.back(), 1}); !s.ok()) return fail(std::move(s)), std::nullopt;
     return sampler.sample(session.logits());
   }
@@ -119,7 +121,7 @@ std::optional<int> Generation::State::choose() {
   if (options.max_tokens >= 0) n = std::min(n, options.max_tokens - static_cast<int>(ids.size()));
   ahead.assign(static_cast<std::size_t>(n), 0);
   taken = 0;
-  if (status s = session.decode(ids.back(), ahead); !s.ok()) return fail(std::move(s)), std::nullopt;
+  if (status s = session.decode(ids.back(), ahead, options.sampling); !s.ok()) return fail(std::move(s)), std::nullopt;
   reached = session.position();
   return ahead[taken++];
 }

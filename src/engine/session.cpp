@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/session_state.hpp"
+#include "text/sampling.hpp"
 
 namespace fourfold {
 namespace {
@@ -112,11 +113,23 @@ status Session::State::advance(std::span<const int> more, int wanted, float* out
   return {};
 }
 
-bool Session::decodes() const { return state_->executor->decodes(); }
+namespace {
 
-status Session::decode(int id, std::span<int> out, float temperature, std::uint64_t seed) {
+Choice choice_of(const SamplingOptions& o) {
+  if (o.temperature <= 0) return {};
+  return {o.temperature, std::max(0, o.top_k), o.top_p, o.min_p, seed_of(o)};
+}
+
+}  // namespace
+
+bool Session::decodes(const SamplingOptions& how) const {
+  return only_filters(how) && state_->executor->decodes(choice_of(how));
+}
+
+status Session::decode(int id, std::span<int> out, const SamplingOptions& how) {
   State& s = *state_;
-  if (!decodes()) return {Code::unsupported, "executor " + s.backend->name() + " does not choose ids by itself"};
+  FOURFOLD_TRY(validate(how));
+  if (!decodes(how)) return {Code::unsupported, "executor " + s.backend->name() + " does not choose ids by itself so"};
   if (out.empty()) return {};
   if (id < 0 || id >= s.model.vocab())
     return {Code::invalid_argument, "token id " + std::to_string(id) + " is outside the vocabulary"};
@@ -125,7 +138,7 @@ status Session::decode(int id, std::span<int> out, float temperature, std::uint6
                                 std::to_string(s.options.context) + ", of which " + std::to_string(position()) +
                                 " are taken"};
   s.logits.clear();
-  FOURFOLD_TRY(s.executor->decode(id, position(), temperature, seed, out));
+  FOURFOLD_TRY(s.executor->decode(id, position(), choice_of(how), out));
   s.ids.push_back(id);
   s.ids.insert(s.ids.end(), out.begin(), out.end() - 1);
   return {};

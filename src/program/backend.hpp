@@ -35,6 +35,16 @@ struct PlanOptions {
   int grid = 0;                  // blocks of threads of a persistent kernel; 0: as many as suit the device
 };
 
+// How an executor that decodes by itself chooses ids: the best, or, at a temperature, one drawn from what the filters
+// leave, in the order of SamplingOptions.
+struct Choice {
+  float temperature = 0;  // 0: the largest logit, the lowest id among equals
+  int top_k = 0;          // 0: all
+  float top_p = 1, min_p = 0;
+  std::uint64_t seed = 0;
+  friend bool operator==(const Choice&, const Choice&) = default;
+};
+
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -46,11 +56,10 @@ class Executor {
   virtual status forward(std::span<const int> ids, int position, int wanted, float* logits) = 0;
 
   // Where the executor chooses ids itself: evaluates `id` at `position`, chooses the next id, evaluates that, and so on
-  // until `ids` is full; the last one is chosen but not evaluated. temperature 0: the largest logit, the lowest id
-  // among equals; else drawn from softmax(logits / temperature) with the seed. The Session has checked that the
-  // positions fit. Not ok: nothing was evaluated.
-  virtual bool decodes() const { return false; }
-  virtual status decode(int, int, float, std::uint64_t, std::span<int>) { return {Code::unsupported, "decode"}; }
+  // until `ids` is full; the last one is chosen but not evaluated. The Session has checked that it decodes so, and that
+  // the positions fit. Not ok: nothing was evaluated.
+  virtual bool decodes(const Choice&) const { return false; }
+  virtual status decode(int, int, const Choice&, std::span<int>) { return {Code::unsupported, "decode"}; }
 
   // Forgets all from `position` on. What windows gave back and running states went through is gone: returns the
   // position, at most the one asked for, at which caches and states now stand.

@@ -141,6 +141,18 @@ std::uint64_t random_seed() {
 
 }  // namespace
 
+bool counts_tokens(const SamplingOptions& o) {
+  return o.repeat_last_n != 0 && (o.repeat_penalty != 1 || o.frequency_penalty != 0 || o.presence_penalty != 0);
+}
+
+bool only_filters(const SamplingOptions& o) {
+  if (counts_tokens(o) || o.dry_multiplier != 0) return false;
+  return o.temperature <= 0 || (o.mirostat == 0 && o.dynatemp_range == 0 && o.typical_p >= 1 && o.top_n_sigma <= 0 &&
+                                o.xtc_probability == 0 && o.min_keep <= 1);
+}
+
+std::uint64_t seed_of(const SamplingOptions& o) { return o.seed ? *o.seed : random_seed(); }
+
 status validate(const SamplingOptions& o) {
   constexpr float kMost = std::numeric_limits<float>::max();
   constexpr float kLeast = std::numeric_limits<float>::min();
@@ -230,7 +242,7 @@ std::uint64_t Random::next() {
 
 Sampler::Sampler(const SamplingOptions& options, int vocab, DryBreakers breakers)
     : options_(options),
-      seed_(options.seed ? *options.seed : random_seed()),
+      seed_(seed_of(options)),
       random_(seed_),
       dry_(options, std::move(breakers)),
       most_surprise_(2 * options.mirostat_tau) {
@@ -267,7 +279,7 @@ void Sampler::reset() {
 
 std::span<const float> Sampler::penalised(std::span<const float> logits) {
   const auto& o = options_;
-  if ((!counts_tokens() || window_.empty()) && !dry_.on()) return logits;
+  if ((!counts_tokens(o) || window_.empty()) && !dry_.on()) return logits;
   scratch_.assign(logits.begin(), logits.end());
   for (int id : window_) {  // a repeated id is computed anew from its logit, so each is penalised once
     const auto i = static_cast<std::size_t>(id);

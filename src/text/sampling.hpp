@@ -18,6 +18,11 @@
 
 namespace fourfold {
 
+// Whether nothing but the temperature, top-k, top-p and min-p is in force.
+bool only_filters(const SamplingOptions& options);
+// The one asked for, or a random one.
+std::uint64_t seed_of(const SamplingOptions& options);
+
 // Ok, or invalid_argument naming the first field that is out of its range.
 status validate(const SamplingOptions& options);
 
@@ -67,17 +72,9 @@ class Sampler {
   // view that the next call overwrites.
   std::span<const float> penalised(std::span<const float> logits);
 
-  // Whether sample() is argmax of the logits it is given, whatever was accepted.
-  bool chooses_best() const { return options_.temperature <= 0 && !counts_tokens() && !dry_.on(); }
-
   std::uint64_t seed() const { return seed_; }
 
  private:
-  // Repeat, frequency or presence penalties are in force.
-  bool counts_tokens() const {
-    const auto& o = options_;
-    return o.repeat_last_n != 0 && (o.repeat_penalty != 1 || o.frequency_penalty != 0 || o.presence_penalty != 0);
-  }
   void select(std::span<const float> logits);
   void keep_likeliest(double mass, double total);
   void keep_most_typical(double mass);

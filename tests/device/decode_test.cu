@@ -11,16 +11,19 @@
 #include "engine/model_state.hpp"
 #include "models/random_weights.hpp"
 #include "models/shapes.hpp"
+#include "text/sampling.hpp"
 
 namespace fourfold::cuda::test {
 namespace {
 
 constexpr int kContext = 16384;
-// Heads of 64 and 128, norms of queries and keys, biases, widths that fill no tile.
+// Heads of 64 and 128, norms of queries and keys, biases, widths that fill no tile; heads that the persistent kernel
+// does not take.
 constexpr NamedShape kPlain{"plain", "llama", 2, 512, 8, 2, 64, 1024, 1000, true, 0, kContext, 10000.f};
 constexpr NamedShape kNormed{"normed", "qwen3", 2, 1024, 8, 2, 128, 1536, 4000, false, 0, kContext, 10000.f};
-constexpr NamedShape kBiased{"biased", "qwen2", 2, 896, 14, 2, 64, 1216, 3000, true, 0, kContext, 10000.f};
-constexpr NamedShape kRagged{"ragged", "llama", 3, 576, 9, 3, 64, 1536, 2000, true, 0, kContext, 10000.f};
+constexpr NamedShape kBiased{"biased", "qwen2", 2, 896, 16, 2, 64, 1216, 3000, true, 0, kContext, 10000.f};
+constexpr NamedShape kRagged{"ragged", "llama", 3, 576, 12, 3, 64, 1536, 2000, true, 0, kContext, 10000.f};
+constexpr NamedShape kOdd{"odd", "qwen2", 2, 448, 9, 3, 64, 800, 2000, true, 0, kContext, 10000.f};
 constexpr NamedShape kShapes[] = {kPlain, kNormed, kBiased, kRagged};
 
 Model model_of(const NamedShape& shape, Storage storage) {
@@ -59,7 +62,7 @@ class Decode : public DeviceTest {
   }
   static std::vector<int> ids(Executor& executor, int position, int count, float temperature, std::uint64_t seed = 5) {
     std::vector<int> out(static_cast<std::size_t>(count), -1);
-    const status done = executor.decode(7, position, temperature, seed, out);
+    const status done = executor.decode(7, position, {temperature, 0, 1, 0, seed}, out);
     EXPECT_TRUE(done.ok()) << done.message();
     return out;
   }
@@ -90,28 +93,34 @@ void expect_agreement(const NamedShape& shape, Storage storage, const char* exec
 TEST_F(Decode, AgreesWithTheReference) {
   for (const char* executor : {"stream", "graph", "persistent"})
     for (const NamedShape& shape : kShapes) expect_agreement(shape, Storage::bf16, executor);
+  for (const char* executor : {"stream", "graph"}) expect_agreement(kOdd, Storage::bf16, executor);
   for (const Storage storage : {Storage::fp8, Storage::q8_0, Storage::int4, Storage::mxfp4})
     for (const char* executor : {"graph", "persistent"}) expect_agreement(kNormed, storage, executor);
   for (const char* executor : {"graph", "persistent"}) expect_agreement(kPlain, Storage::q8_0, executor);
 }
 
+// Mostly to float32 rounding; where the token's own key or value rounds to a neighbour in bf16, somewhat less.
 TEST_F(Decode, PersistentAgreesWithGraphAtEveryBoundary) {
   for (const NamedShape& shape : kShapes) {
     const auto made = backend(shape, Storage::bf16);
     const auto graph = executor(*made, "graph"), persistent = executor(*made, "persistent");
+    std::vector<double> all;
     for (const int position : {0,   1,    62,   63,   64,   127,  128,  129,  255,  256,  257,   511,
                                512, 1023, 1024, 2047, 2048, 4095, 4096, 4097, 8191, 8192, 12345, kContext - 1}) {
       const double off =
           relative(logits(*persistent, 11, position, shape.vocab), logits(*graph, 11, position, shape.vocab));
-      EXPECT_LE(off, 1e-5) << shape.name << " at " << position;
+      EXPECT_LE(off, 1e-4) << shape.name << " at " << position;
+      all.push_back(off);
     }
+    std::sort(all.begin(), all.end());
+    EXPECT_LE(all[all.size() / 2], 1e-5) << shape.name;
   }
 }
 
 // What lies behind the position may be left over from tokens that were taken back, and be no number at all.
 TEST_F(Decode, LooksAtNoCellBehindThePosition) {
   const auto made = backend(kNormed, Storage::bf16);
-  for (const char* name : {"graph"}) {
+  for (const char* name : {"graph", "persistent"}) {
     const auto one = executor(*made, name);
     for (const int position : {0, 37, 64, 255, 1000}) {
       const auto expected = logits(*one, 11, position, kNormed.vocab);
@@ -163,11 +172,41 @@ TEST_F(Decode, SamplesAtATemperature) {
   }
 }
 
+// Ids that the filters leave, as often as their probability says.
+TEST_F(Decode, SamplesWhatFiltersLeave) {
+  constexpr int kDraws = 1000;
+  const Model model = model_of(kPlain, Storage::bf16);
+  SessionOptions options;
+  options.executor = "graph";
+  auto session = model.session(options).value();
+  ASSERT_TRUE(session.eval(std::vector<int>{5, 6, 7}).ok());
+  ASSERT_TRUE(session.eval(std::vector<int>{8}).ok());
+  SamplingOptions how{.temperature = 0.9f, .top_k = 20, .top_p = 0.8f, .min_p = 0.1f};
+  ASSERT_TRUE(session.decodes(how));
+  Sampler host(how, kPlain.vocab);
+  std::vector<int> expected(kPlain.vocab, 0), drawn(kPlain.vocab, 0);
+  const std::vector<float> row(session.logits().begin(), session.logits().end());
+  for (int i = 0; i < 50 * kDraws; ++i) ++expected[static_cast<std::size_t>(host.sample(row))];
+  for (int i = 0; i < kDraws; ++i) {
+    int id = -1;
+    how.seed = i;
+    ASSERT_TRUE(session.rewind(3).ok());
+    ASSERT_TRUE(session.decode(8, {&id, 1}, how).ok());
+    ASSERT_GT(expected[static_cast<std::size_t>(id)], 0) << "id " << id << " was filtered";
+    ++drawn[static_cast<std::size_t>(id)];
+  }
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    const double n = expected[i] / 50.0;
+    EXPECT_NEAR(drawn[i], n, 6 * std::sqrt(n) + 3) << "id " << i;
+  }
+  how.typical_p = 0.5f;
+  EXPECT_FALSE(session.decodes(how));
+}
+
 TEST_F(Decode, BitsDoNotDependOnTheGrid) {
   const auto made = backend(kNormed, Storage::bf16);
-  const auto all = executor(*made, "persistent");
   for (const int position : {5, 300, 5000}) {
-    const auto expected = logits(*all, 11, position, kNormed.vocab);
+    const auto expected = logits(*executor(*made, "persistent"), 11, position, kNormed.vocab);
     for (const int grid : {2, 7, 33, 64, 131, 132}) {
       const auto got = logits(*executor(*made, "persistent", grid), 11, position, kNormed.vocab);
       EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)

@@ -120,5 +120,16 @@ TEST_F(CheckTest, ASingleTokenIsRefused) {
   EXPECT_EQ(check_against_reference(model, {}, bytes, std::vector<int>{1}).error().code(), Code::invalid_argument);
 }
 
+TEST_F(CheckTest, RepeatsGiveTheSameBits) {
+  int calls = 0;
+  const auto check = check_repeats(model, {.threads = 2}, 6, [&](double) { ++calls; });
+  ASSERT_TRUE(check.ok()) << check.error().message();
+  EXPECT_TRUE(check->ok());
+  EXPECT_EQ(check->steps, 6);
+  EXPECT_EQ(calls, 12);
+  EXPECT_EQ(check_repeats(model, {}, 0).error().code(), Code::invalid_argument);
+  EXPECT_FALSE(check_repeats(model, {}, model.context() + 1).ok());
+}
+
 }  // namespace
 }  // namespace fourfold

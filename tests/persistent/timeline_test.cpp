@@ -46,6 +46,31 @@ TEST(Timeline, GrowsWithTheContext) {
   EXPECT_GT(end(32768), end(128) + 100);
 }
 
+TEST(Timeline, ReadsStamps) {
+  Plan plan;
+  plan.tasks = {{Task{}, Task{}, Task{}}, {Task{}}};
+  constexpr int kStride = 3;
+  std::vector<unsigned long long> stamps(2 * kStride * kStamps, 0);
+  const auto stamp = [&](int cta, int task, int which) -> unsigned long long& {
+    return stamps[static_cast<std::size_t>((cta * kStride + task) * kStamps + which)];
+  };
+  stamp(0, 0, 0) = 5000, stamp(0, 0, 1) = 6000, stamp(0, 0, 2) = 6500, stamp(0, 0, 3) = 7000;
+  stamp(0, 2, 0) = 8000, stamp(0, 2, 3) = 9500;
+  stamp(1, 0, 0) = 4000, stamp(1, 0, 1) = 4000, stamp(1, 0, 3) = 4250;
+  const Timeline timeline = measured(plan, stamps, kStride);
+  ASSERT_EQ(timeline.size(), 2u);
+  const auto expect_times = [&](std::size_t cta, std::size_t task, double taken, double begun, double done) {
+    const TaskTime& t = timeline[cta][task];
+    EXPECT_EQ(t.taken, taken) << cta << " " << task;
+    EXPECT_EQ(t.begun, begun) << cta << " " << task;
+    EXPECT_EQ(t.done, done) << cta << " " << task;
+  };
+  expect_times(1, 0, 0, 0, 0.25);
+  expect_times(0, 0, 1, 2, 3);
+  expect_times(0, 1, 3, 3, 3);
+  expect_times(0, 2, 4, 4, 5.5);
+}
+
 TEST(Timeline, WritesPagesWithEveryTask) {
   const Plan plan = plan_of("qwen3-0.6b");
   const Timeline timeline = expect(plan, 16384, 128, {});

@@ -163,16 +163,24 @@ TEST(Sampler, PenaltyReachesGreedy) {
   EXPECT_EQ(sampler.sample(logits), 1);
 }
 
-TEST(Sampler, ChoosesTheBestOnlyWithoutTemperatureAndPenalties) {
-  const auto best = [](const SamplingOptions& options) { return Sampler(options, 8).chooses_best(); };
-  EXPECT_TRUE(best({.temperature = 0}));
-  EXPECT_TRUE(best({.temperature = 0, .repeat_last_n = 0, .repeat_penalty = 2}));
-  EXPECT_TRUE(best({.temperature = 0, .mirostat = 2}));
-  EXPECT_FALSE(best({.temperature = 0.5f}));
-  EXPECT_FALSE(best({.temperature = 0, .repeat_penalty = 1.1f}));
-  EXPECT_FALSE(best({.temperature = 0, .frequency_penalty = 0.1f}));
-  EXPECT_FALSE(best({.temperature = 0, .presence_penalty = 0.1f}));
-  EXPECT_FALSE(best({.temperature = 0, .dry_multiplier = 0.8f}));
+TEST(Sampling, KnowsWhenNothingButFiltersIsInForce) {
+  EXPECT_TRUE(only_filters({}));
+  EXPECT_TRUE(only_filters({.temperature = 0}));
+  EXPECT_TRUE(only_filters({.temperature = 0, .repeat_last_n = 0, .repeat_penalty = 2}));
+  EXPECT_TRUE(only_filters({.temperature = 0, .mirostat = 2}));
+  EXPECT_TRUE(only_filters({.temperature = 0.5f, .top_k = 3, .top_p = 0.5f, .min_p = 0.5f}));
+  for (const float temperature : {0.f, 0.5f}) {
+    EXPECT_FALSE(only_filters({.temperature = temperature, .repeat_penalty = 1.1f}));
+    EXPECT_FALSE(only_filters({.temperature = temperature, .frequency_penalty = 0.1f}));
+    EXPECT_FALSE(only_filters({.temperature = temperature, .presence_penalty = 0.1f}));
+    EXPECT_FALSE(only_filters({.temperature = temperature, .dry_multiplier = 0.8f}));
+  }
+  EXPECT_FALSE(only_filters({.dynatemp_range = 0.1f}));
+  EXPECT_FALSE(only_filters({.typical_p = 0.9f}));
+  EXPECT_FALSE(only_filters({.top_n_sigma = 1}));
+  EXPECT_FALSE(only_filters({.xtc_probability = 0.1f}));
+  EXPECT_FALSE(only_filters({.mirostat = 1}));
+  EXPECT_FALSE(only_filters({.min_keep = 2}));
 }
 
 TEST(Sampler, OptionsOutOfRangeAreNamed) {  // fault P3

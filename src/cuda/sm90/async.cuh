@@ -89,10 +89,6 @@ __device__ __forceinline__ void copy_bulk(std::uint32_t to, const void* from, in
       "l"(from), "r"(bytes), "r"(barrier.at), "l"(policy)
       : "memory");
 }
-// Brings `bytes`, a multiple of 16 at a multiple of 16, to L2.
-__device__ __forceinline__ void prefetch_bulk(const void* from, int bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
 // Bytes read once: they leave L2 first.
 __device__ __forceinline__ std::uint64_t evict_first() {
   std::uint64_t policy;

@@ -6,6 +6,8 @@
 // the tile it is in nor on how the prompt is cut. Late tiles, which see most keys, start first.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/sm90/async.cuh"
 #include "cuda/sm90/attend.cuh"
 #include "cuda/sm90/launch.cuh"
@@ -210,6 +212,13 @@ class Prefill {
     }
   }
 
+  // Whether neither half of a pair has all bits of its exponent: one more in the lowest carries to the sign.
+  static __device__ __forceinline__ bool is_finite(std::uint32_t pair) {
+    constexpr std::uint32_t kExponents = std::is_same_v<Operand, Bf16> ? 0x7f807f80u : 0x7c007c00u;
+    constexpr std::uint32_t kLowest = kExponents & ~(kExponents << 1);
+    return (((pair & kExponents) + kLowest) & 0x80008000u) == 0;
+  }
+
   // Clears values of keys that are not in `mask`; whether all others of the warp are finite.
   static __device__ __forceinline__ bool keep_finite(std::uint32_t (&b)[4][2], const std::uint32_t (&mask)[2]) {
     bool finite = true;
@@ -218,7 +227,7 @@ class Prefill {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         b[tile][half] &= mask[half];
-        finite &= Operand::finite(b[tile][half]);
+        finite &= is_finite(b[tile][half]);
       }
     return __all_sync(~0u, finite);
   }

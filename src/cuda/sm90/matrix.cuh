@@ -14,12 +14,6 @@
 
 namespace fourfold::cuda::sm90 {
 
-// Whether neither half has all bits of its exponent; `all`: those bits. One more in the lowest carries to the sign.
-__device__ __forceinline__ bool exponents_below(std::uint32_t pair, std::uint32_t all) {
-  const std::uint32_t lowest = all & ~(all << 1);
-  return (((pair & all) + lowest) & 0x80008000u) == 0;
-}
-
 struct Bf16 {
   static __device__ __forceinline__ std::uint32_t pack(float low, float high) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
@@ -28,7 +22,6 @@ struct Bf16 {
   static __device__ __forceinline__ float2 unpack(std::uint32_t pair) {
     return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u)};
   }
-  static __device__ __forceinline__ bool finite(std::uint32_t pair) { return exponents_below(pair, 0x7f807f80u); }
 };
 struct F16 {
   static __device__ __forceinline__ std::uint32_t pack(float low, float high) {
@@ -38,7 +31,6 @@ struct F16 {
   static __device__ __forceinline__ float2 unpack(std::uint32_t pair) {
     return __half22float2(*reinterpret_cast<const __half2*>(&pair));
   }
-  static __device__ __forceinline__ bool finite(std::uint32_t pair) { return exponents_below(pair, 0x7c007c00u); }
 };
 
 // c += a b, m16n8k16.

@@ -32,15 +32,15 @@ __device__ __forceinline__ void weights_of(const Strip<T>& strip, int step, floa
       w[2 * pair] = two.x, w[2 * pair + 1] = two.y;
     }
   } else {
-    constexpr float kUnit = T::kStorage == Storage::mxfp4 ? 16384 : 1;  // an operand's value, where it is 2^-14 of it
     std::uint32_t codes[4];
     strip.operands(step, codes);
     const float2 scale = scales_of<T>(strip, step);
 #pragma unroll
     for (int pair = 0; pair < 4; ++pair) {
-      const float2 two = F16::unpack(codes[pair]);
+      // Codes of mxfp4 are 2^-14 of their value.
+      const float2 two = F16::unpack(T::kStorage == Storage::mxfp4 ? mul2(codes[pair], twice(16384)) : codes[pair]);
       const float own = pair % 2 == 0 ? scale.x : scale.y;
-      w[2 * pair] = __fmul_rn(own, two.x * kUnit), w[2 * pair + 1] = __fmul_rn(own, two.y * kUnit);
+      w[2 * pair] = __fmul_rn(own, two.x), w[2 * pair + 1] = __fmul_rn(own, two.y);
       if constexpr (requires { strip.minima(0); }) {
         const float2 minima = strip.minima(step / 2);
         const float minimum = pair % 2 == 0 ? minima.x : minima.y;
