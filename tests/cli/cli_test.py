@@ -192,6 +192,14 @@ class Information(Program):
         self.assertIn("nobody\\x0aruns", text)
         self.assertFalse(json.loads(self.good("info", "-m", self.path("v.gguf"), "--json"))["runs"])
 
+    def test_plans_are_drawn(self):
+        page, events = self.path("plan.html"), self.path("plan.json")
+        for path in page, events:
+            self.good("explain", "--shape", "qwen3-0.6b", "--dtype", "bf16", "-c", "128", "--plan", path)
+        self.assertIn("qwen3, one token behind 128 positions, expected", pathlib.Path(page).read_text())
+        self.assertGreater(len(json.loads(pathlib.Path(events).read_text())["traceEvents"]), 1000)
+        self.bad(2, "--trace goes with --plan FILE", "explain", "--shape", "qwen3-0.6b", "--dtype", "bf16", "--trace")
+
     def test_explain_adds_up(self):
         for arguments in [("-m", LLAMA), ("--shape", "llama-3-8b", "--dtype", "bf16", "--context", "4096")]:
             facts = json.loads(self.good("explain", *arguments, "--bandwidth", "100", "--compute", "2", "--price", "2",
@@ -659,6 +667,11 @@ class Check(Program):
                 self.assertTrue(all(step["distance"] <= step["tolerance"] for step in facts["steps"]))
         self.assertIn(b"agrees", self.good("check", "-m", GGUF))
 
+    def test_steps_are_decoded_twice(self):
+        self.assertIn(b"5 decode steps, twice: the same bits", self.good("check", "-m", GGUF, "--steps", "5"))
+        facts = json.loads(self.good("check", "-m", GGUF, "--steps", "5", "--json"))
+        self.assertEqual((facts["repeats"]["steps"], facts["repeats"]["ok"]), (5, True))
+
     def test_every_level_agrees(self):
         for level in json.loads(self.good("doctor", "--json"))["levels"].split():
             self.good("check", "-m", GGUF, environment={"FOURFOLD_ISA": level})
@@ -804,6 +817,9 @@ class Bench(Program):
         self.assertLessEqual(max(map(len, table)), 120)
         self.assertIn("pp4 @ d16", table[4])
         self.assertIn("tg3 @ d16", table[5])
+        short = json.loads(self.good("bench", "-m", GGUF, "-p", "4", "-n", "0", "-r", "1000", "--most-seconds", "0.05",
+                                     "-o", "json"))[0]
+        self.assertIn(len(short["samples_ts"]), range(1, 1000))
         sheet = self.good(*arguments, "-o", "csv").decode().splitlines()
         self.assertEqual(len(sheet), 3)
         self.assertIn("avg_ts", sheet[0])

@@ -131,5 +131,38 @@ class Lint(Tree):
         self.assertIn("src/gone.cpp is no longer here", found)
 
 
+class GpuCheck(Tree):
+    ROW = {"model_filename": "qwen3-0.6b", "model_type": "qwen3 bf16", "backends": "graph", "n_prompt": 0, "n_gen": 100,
+           "n_depth": 128, "type_k": "bf16", "p50_ms": 0.9, "share_of_ceiling": 0.3, "read_ceiling_bytes_per_s": 4.6e12,
+           "samples_ns": [91e6, 90e6, 92e6, 90e6, 95e6], "samples_ts": [1100, 1111, 1087, 1111, 1053], "avg_ts": 1092}
+
+    def run_check(self, tests_pass=True):
+        """With programs that print what the real ones would."""
+        self.write("bin/device_test", f"#!/bin/sh\necho '[  PASSED  ] 9 tests.'\nexit {0 if tests_pass else 1}\n")
+        self.write("bin/fourfold", f"#!/bin/sh\n[ $1 != bench ] || echo '{json.dumps(self.ROW)}'\necho done\n")
+        for name in ["device_test", "fourfold"]:
+            (self.root / "bin" / name).chmod(0o755)
+        return self.run_tool("gpu-check", "--binaries", self.root / "bin", "--out", self.root / "out", "--quick")
+
+    def test_figures_become_receipts_in_good_form(self):
+        for layer in ["cuda", "program", "models", "engine"]:
+            self.write(f"src/{layer}/a.cpp", layer)
+        self.write("include/fourfold/x.hpp", "x")
+        done = self.run_check()
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("1 figures", done.stdout)
+        self.assertEqual(self.run_tool("receipts", "--check").returncode, 0)
+        for number in ["0001", "0002"]:  # what is there stays
+            kept = self.run_tool("gpu-check", "--receipts", "out").stdout
+            self.assertIn(f"graph-qwen3-0.6b-bf16-d128-{number}", kept)
+        checked = self.run_tool("receipts", "--check")
+        self.assertEqual(checked.returncode, 0, checked.stdout)
+        receipt = json.loads((self.root / "lab/results/h200/graph-qwen3-0.6b-bf16-d128-0001.json").read_text())
+        self.assertEqual((receipt["median"], receipt["unit"], receipt["n"]), (0.91, "ms/token", 5))
+
+    def test_what_fails_is_named(self):
+        self.assert_finds(self.run_check(tests_pass=False), "FAILED", "device_test ended with 1")
+
+
 if __name__ == "__main__":
     unittest.main()
