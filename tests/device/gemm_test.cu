@@ -195,6 +195,36 @@ TEST_F(Gemm, PromptsMayBeCutAnywhere) {
   }
 }
 
+TEST_F(Gemm, PoisonStaysInItsToken) {
+  const int tokens = 130, columns = 576, rows = 200, poisoned = 77;
+  const Weights w(rows, columns, 2, 1);
+  const Input in(tokens, columns, 2);
+  const Buffer<float> out(tokens * rows);
+  const auto run = [&] {
+    DeviceProject p;
+    p.tiles = w.tiles.get();
+    p.order = w.order;
+    p.columns = columns;
+    p.in = in.x.get();
+    p.norm = {in.norm.get(), 1e-6f, 1};
+    p.dot_count = 1;
+    p.dots[0].rows = rows;
+    p.out = out.get();
+    EXPECT_EQ(prepare(p, in.panels(), in.scale.get(), false, nullptr), cudaSuccess);
+    EXPECT_EQ(multiply(p, in.panels(), in.scale.get(), false, nullptr), cudaSuccess);
+    return out.host();
+  };
+  const std::vector<float> clean = run();
+  const float nan = std::nanf("");
+  cudaMemcpy(in.x.get() + poisoned * columns + 3, &nan, sizeof nan, cudaMemcpyHostToDevice);
+  const std::vector<float> got = run();
+  for (int i = 0; i < tokens * rows; ++i)
+    if (i / rows == poisoned)
+      ASSERT_TRUE(std::isnan(got[i])) << "row " << i % rows;
+    else
+      ASSERT_EQ(got[i], clean[i]) << "token " << i / rows << ", row " << i % rows;
+}
+
 TEST_F(Gemm, AddsANormBeforeANorm) {
   const int tokens = 3, columns = 700;
   const Input in(tokens, columns, 8);
