@@ -55,16 +55,16 @@ void check(const std::vector<float>& logits, int k, float mass, float share, con
 }
 
 void check_all(const std::vector<float>& logits, const std::string& name) {
-  for (const int k : {1, 2, 40, kMostKept})
-    for (const float mass : {1.f, 0.95f, 0.3f, 0.f})
-      for (const float share : {0.f, 0.05f, 0.9f}) {
+  for (const int k : {1, 40, kMostKept})
+    for (const float mass : {1.f, 0.8f, 0.f})
+      for (const float share : {0.f, 0.1f}) {
         check(logits, k, mass, share, name);
         if (testing::Test::HasFatalFailure()) return;
       }
 }
 
 TEST_F(Filters, KeepWhatTheirDefinitionSays) {
-  for (const int vocab : {1, 2, 50, 1000, 4096, 4097, 49152, 128256, 262208}) {
+  for (const int vocab : {1, 2, 50, 1000, 4096, 4097, 262208}) {
     std::vector<float> logits = noise_vector(vocab, vocab);
     check_all(logits, "noise of " + std::to_string(vocab));
     for (float& x : logits) x = std::round(x * 2) / 2;
