@@ -2,6 +2,7 @@
 #include <bit>
 #include <utility>
 
+#include "engine/session_file.hpp"
 #include "engine/session_state.hpp"
 #include "text/sampling.hpp"
 
@@ -180,6 +181,23 @@ result<Session> Session::fork() const {
   const State& s = *state_;
   return Session{std::make_unique<State>(
       State{s.model, s.backend, s.weights, s.options, s.plan, std::move(executor).value(), s.ids, s.logits, s.filled})};
+}
+
+status Session::save(const std::string& path) const {
+  const State& s = *state_;
+  return write_session(path, {model().program(), *s.weights, *s.executor, context()}, s.ids);
+}
+
+status Session::restore(const std::string& path) {
+  State& s = *state_;
+  auto saved = read_session(path, {model().program(), *s.weights, *s.executor, context()},
+                            [&s] { return s.backend->plan(s.plan); });
+  if (!saved.ok()) return saved.error();
+  s.executor = std::move(saved->executor);
+  s.ids = std::move(saved->ids);
+  s.logits.clear();
+  s.filled = 0;
+  return {};
 }
 
 }  // namespace fourfold

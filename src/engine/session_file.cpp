@@ -3,6 +3,8 @@
 //   what the caches belong to; u64 count; i32 ids [count]; of each cache the rows its window needs (program/backend.hpp
 //   says how a row looks), in chunks of kChunk rows; f32 running states; u64 checksum of all before it, piece by piece.
 // Nothing in it depends on the pages, the threads or the instruction set of the session that saved it.
+#include "engine/session_file.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,8 +14,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/session_state.hpp"
 #include "formats/file.hpp"
+#include "formats/message.hpp"
 
 namespace fourfold {
 namespace {
@@ -103,7 +105,7 @@ std::string difference(std::string_view found, std::string_view expected) {
   };
   while (!found.empty() || !expected.empty()) {
     const std::string a = line(found), b = line(expected);
-    if (a != b) return "saved from \"" + a + "\"; this session is \"" + b + "\"";
+    if (a != b) return "saved from " + quote(a) + "; this session is " + quote(b);
   }
   return {};
 }
@@ -147,10 +149,12 @@ result<std::string> read_description(Reader& in, const std::string& path) {
   std::string magic(kMagic.size() + kVersion.size(), '\0');
   if (in.left() < magic.size()) return malformed(path, "it ends early");
   FOURFOLD_TRY(in.read(std::as_writable_bytes(std::span(magic))));
-  if (!magic.starts_with(kMagic)) return malformed(path, "it does not begin as one");
-  if (!magic.ends_with(kVersion))
-    return status{Code::unsupported, path + ": is of version " + magic.substr(kMagic.size()) +
-                                         " of the session format; this build reads " + std::string(kVersion)};
+  const std::string version = magic.substr(kMagic.size());
+  if (!magic.starts_with(kMagic) || version.find_first_not_of("0123456789") != std::string::npos)
+    return malformed(path, "it does not begin as one");
+  if (version != kVersion)
+    return status{Code::unsupported, path + ": is of version " + version + " of the session format; this build reads " +
+                                         std::string(kVersion)};
   std::uint64_t size = 0;
   if (in.left() < sizeof size) return malformed(path, "it ends early");
   FOURFOLD_TRY(in.read_number(size));
@@ -192,7 +196,7 @@ status read_body(Reader& in, const std::string& path, const Program& program, in
 
 }  // namespace
 
-status Session::save(const std::string& path) const {
+status write_session(const std::string& path, const SessionOwner& owner, std::span<const int> ids) {
   std::error_code unknown;
   const auto kind = std::filesystem::status(path, unknown).type();
   if (kind == std::filesystem::file_type::block || kind == std::filesystem::file_type::character ||
@@ -212,22 +216,22 @@ status Session::save(const std::string& path) const {
     sum.add(bytes);
   };
   const auto put_number = [&](std::uint64_t value) { put(std::as_bytes(std::span(&value, 1))); };
-  const State& s = *state_;
-  const std::string text = description(model().program(), *s.weights, *s.executor);
+  const std::string text = description(owner.program, owner.weights, owner.executor);
   put(bytes_of(std::string(kMagic) + std::string(kVersion)));
   put_number(text.size());
   put(bytes_of(text));
-  put_number(s.ids.size());
-  put(std::as_bytes(std::span(s.ids)));
+  put_number(ids.size());
+  put(std::as_bytes(ids));
   std::vector<std::byte> rows;
-  FOURFOLD_TRY(each_chunk(model().program(), position(), [&](int cache, int first, int count) -> status {
-    rows.resize(s.executor->row_bytes(cache) * static_cast<std::size_t>(count));
-    s.executor->read_rows(cache, first, count, rows.data());
+  const int positions = static_cast<int>(ids.size());
+  FOURFOLD_TRY(each_chunk(owner.program, positions, [&](int cache, int first, int count) -> status {
+    rows.resize(owner.executor.row_bytes(cache) * static_cast<std::size_t>(count));
+    owner.executor.read_rows(cache, first, count, rows.data());
     put(rows);
     return {};
   }));
-  std::vector<float> states(static_cast<std::size_t>(model().program().state_numbers()));
-  s.executor->read_states(states);
+  std::vector<float> states(static_cast<std::size_t>(owner.program.state_numbers()));
+  owner.executor.read_states(states);
   put(std::as_bytes(std::span(states)));
   put_number(sum.sum());
   out.close();
@@ -235,38 +239,34 @@ status Session::save(const std::string& path) const {
   return {};
 }
 
-status Session::restore(const std::string& path) {
+result<SavedSession> read_session(const std::string& path, const SessionOwner& owner, const FreshExecutor& plan) {
   auto file = File::open(path);
   if (!file.ok()) return file.error();
   Reader in(*file);
   const auto found = read_description(in, path);
   if (!found.ok()) return found.error();
-  const Program& program = model().program();
-  const std::string differs = difference(*found, description(program, *state_->weights, *state_->executor));
-  if (!differs.empty()) return {Code::unsupported, path + ": " + differs};
+  const Program& program = owner.program;
+  const std::string differs = difference(*found, description(program, owner.weights, owner.executor));
+  if (!differs.empty()) return status{Code::unsupported, path + ": " + differs};
   std::uint64_t count = 0;
   FOURFOLD_TRY(in.read_number(count));
-  if (count > static_cast<std::uint64_t>(context()))
-    return {Code::resource,
-            path + ": holds " + std::to_string(count) + " tokens; the context holds " + std::to_string(context())};
+  if (count > static_cast<std::uint64_t>(owner.context))
+    return status{Code::resource, path + ": holds " + std::to_string(count) + " tokens; the context holds " +
+                                      std::to_string(owner.context)};
   const int positions = static_cast<int>(count);
-  const std::uint64_t expected = count * sizeof(std::int32_t) + body_bytes(program, *state_->executor, positions);
+  const std::uint64_t expected = count * sizeof(std::int32_t) + body_bytes(program, owner.executor, positions);
   if (in.left() != expected)
     return malformed(path, "after its header " + std::to_string(expected) + " bytes should follow, not " +
                                std::to_string(in.left()));
   std::vector<int> ids(count);
   FOURFOLD_TRY(in.read(std::as_writable_bytes(std::span(ids))));
   for (int id : ids)
-    if (id < 0 || id >= model().vocab())
+    if (id < 0 || id >= program.vocab)
       return malformed(path, "token id " + std::to_string(id) + " is outside the vocabulary");
-  auto fresh = state_->backend->plan(state_->plan);
+  auto fresh = plan();
   if (!fresh.ok()) return fresh.error();
   FOURFOLD_TRY(read_body(in, path, program, positions, **fresh));
-  state_->executor = std::move(fresh).value();
-  state_->ids = std::move(ids);
-  state_->logits.clear();
-  state_->filled = 0;
-  return {};
+  return SavedSession{std::move(fresh).value(), std::move(ids)};
 }
 
 }  // namespace fourfold

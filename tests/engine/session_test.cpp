@@ -98,8 +98,8 @@ TEST(Session, RestoreRefusesWhatIsNotItsOwn) {
   ASSERT_TRUE(session.save(path).ok());
   Session other_model = open_session("qwen3"), other_cache = open_session("gemma3", {.cache = Storage::bf16}),
           short_one = open_session("gemma3", {.context = 69});
-  EXPECT_REJECT(other_model.restore(path), Code::unsupported, "saved from \"gemma3");
-  EXPECT_REJECT(other_cache.restore(path), Code::unsupported, "f16, 96 bytes a position, window 32\"; this session is");
+  EXPECT_REJECT(other_model.restore(path), Code::unsupported, "saved from 'gemma3");
+  EXPECT_REJECT(other_cache.restore(path), Code::unsupported, "f16, 96 bytes a position, window 32'; this session is");
   EXPECT_REJECT(short_one.restore(path), Code::resource, "holds 70 tokens; the context holds 69");
   EXPECT_REJECT(session.restore(folder.path("none")), Code::not_found, "cannot open");
   EXPECT_REJECT(session.restore(folder.write("text", "no session at all")), Code::malformed, "does not begin as one");
@@ -151,7 +151,7 @@ TEST(Session, RestoreNamesAnotherVersionAndAnotherModel) {
   EXPECT_REJECT(session.restore(folder.write("later", bytes)), Code::unsupported,
                 "is of version 03 of the session format; this build reads 02");
   Session sibling = open_session("variants/llama_llama3");
-  EXPECT_REJECT(sibling.restore(folder.path("session")), Code::unsupported, "this session is \"");
+  EXPECT_REJECT(sibling.restore(folder.path("session")), Code::unsupported, "this session is '");
 }
 
 // Pages and threads are the session's own affair; so is what has been read of a window before.
