@@ -55,11 +55,25 @@ class Dispatch {
     return d;
   }
 
+  int experts() const { return static_cast<int>(offsets_.size()) - 1; }
+  std::int64_t tokens() const { return choices_ > 0 ? static_cast<std::int64_t>(rows_.size()) / choices_ : 0; }
   std::span<const Tile> tiles() const { return tiles_; }
   std::span<const int> slots() const { return slots_; }
   std::span<const int> offsets() const { return offsets_; }  // [experts + 1] into the sorted rows
   // The sorted row of a token's choice; -1: an empty slot.
   int row_of(std::int64_t token, std::int64_t choice) const { return rows_[token * choices_ + choice]; }
+
+  // A tile's rows of x [tokens, columns]: row r is that of the token whose slot stands at tile.first + r.
+  template <class M>
+  auto rows_of(const Tile& tile, const M& x) const {
+    struct TileRows {
+      const M& x;
+      const int* slots;
+      std::int64_t choices, rows, columns;
+      auto operator()(std::int64_t row, std::int64_t column) const { return x(slots[row] / choices, column); }
+    };
+    return TileRows{x, slots_.data() + tile.first, choices_, tile.rows, x.columns};
+  }
 
   // out(token) = sum over its choices, in order, of weight * the row its expert made; empty slots add nothing.
   // made [sorted rows, columns]   weights [tokens, k]   out [tokens, columns]

@@ -10,6 +10,7 @@
 // computes the same from tiles (fold_tiles.hpp).
 #pragma once
 
+#include <fourfold/dispatch.hpp>
 #include <fourfold/epilogue.hpp>
 #include <fourfold/executor.hpp>
 #include <fourfold/fold_checks.hpp>
@@ -101,6 +102,26 @@ class FoldOn {
     if (out.columns != b.rows)
       return detail::mismatch("multiply: output columns", out.columns, "the rows of b", b.rows);
     detail::multiply(fold_, executor_, a, b, out);
+    return {};
+  }
+
+  // The same over a routed walk: row r of the sorted order is its token's row of x with its expert's matrix.
+  // x [tokens, n]   experts [experts * columns, n], one below the other   out [sorted rows, columns]
+  template <class A, class T, class O>
+  status multiply(const A& x, const Rows<T>& experts, const Dispatch& dispatch, const Rows<O>& out) const {
+    static_assert(std::is_same_v<E, Plain>, "a routed product has no epilogue: its rows are not the output's");
+    const auto rows = static_cast<std::int64_t>(dispatch.slots().size());
+    if (x.rows != dispatch.tokens())
+      return detail::mismatch("multiply: rows of x", x.rows, "the tokens", dispatch.tokens());
+    if (experts.rows != out.columns * dispatch.experts())
+      return detail::mismatch("multiply: rows of all experts", experts.rows, "experts times output columns",
+                              out.columns * dispatch.experts());
+    if (out.rows != rows) return detail::mismatch("multiply: output rows", out.rows, "the sorted rows", rows);
+    for (const Dispatch::Tile& tile : dispatch.tiles())
+      FOURFOLD_TRY(
+          multiply(dispatch.rows_of(tile, x),
+                   Rows<T>(&experts(tile.expert * out.columns, 0), out.columns, experts.columns, experts.stride),
+                   Rows<O>(&out(tile.first, 0), tile.rows, out.columns, out.stride)));
     return {};
   }
 

@@ -127,20 +127,17 @@ TEST(Dispatch, EqualsTheDenseSum) {
     ASSERT_TRUE(dispatch.ok()) << dispatch.error().message();
 
     const int rows = static_cast<int>(dispatch->slots().size());
-    std::vector<float> gathered(std::size_t(rows) * kIn), made(std::size_t(rows) * kOut),
-        out(std::size_t(tokens) * kOut);
-    for (int row = 0; row < rows; ++row) std::copy_n(&x[dispatch->slots()[row] / k * kIn], kIn, &gathered[row * kIn]);
+    std::vector<float> made(std::size_t(rows) * kOut), out(std::size_t(tokens) * kOut);
     int covered = 0;
     for (const auto& tile : dispatch->tiles()) {
       EXPECT_EQ(tile.first, covered) << "tiles cover the sorted rows in order";
       EXPECT_TRUE(tile.rows >= 1 && tile.rows <= 64);
       covered += tile.rows;
-      ASSERT_TRUE((Fold{Full{}, Sum{}}.on(reference).multiply(Rows{&gathered[tile.first * kIn], tile.rows, kIn},
-                                                              Rows{&experts[tile.expert * kOut * kIn], kOut, kIn},
-                                                              Rows{&made[tile.first * kOut], tile.rows, kOut}))
-                      .ok());
     }
     EXPECT_EQ(covered, rows);
+    const Rows stack(experts.data(), kExperts * kOut, kIn), tokens_in(x.data(), tokens, kIn);
+    ASSERT_TRUE(
+        Fold(Full{}, Sum{}).on(Team{2}).multiply(tokens_in, stack, *dispatch, Rows{made.data(), rows, kOut}).ok());
     ASSERT_TRUE(
         dispatch->combine({made.data(), rows, kOut}, {weights.data(), tokens, k}, {out.data(), tokens, kOut}).ok());
 
@@ -176,6 +173,17 @@ TEST(Dispatch, RefusesExpertsOutOfRange) {
   EXPECT_FALSE(good->combine({made.data(), 1, 3}, {weights.data(), 1, 2}, {out.data(), 1, 3}).ok());
   EXPECT_FALSE(good->combine({made.data(), 2, 3}, {weights.data(), 2, 1}, {out.data(), 1, 3}).ok());
   EXPECT_FALSE(good->combine({made.data(), 2, 2}, {weights.data(), 1, 2}, {out.data(), 1, 3}).ok());
+  const std::vector<float> x(4), experts(6 * 3 * 4);
+  const auto fits = [&](int tokens, int rows, int sorted) {
+    return Fold(Full{}, Sum{})
+        .on(reference)
+        .multiply(Rows{x.data(), tokens, 4}, Rows{experts.data(), rows, 4}, *good, Rows{made.data(), sorted, 3})
+        .ok();
+  };
+  EXPECT_TRUE(fits(1, 18, 2));
+  EXPECT_FALSE(fits(0, 18, 2));
+  EXPECT_FALSE(fits(1, 15, 2));
+  EXPECT_FALSE(fits(1, 18, 1));
 }
 
 }  // namespace
