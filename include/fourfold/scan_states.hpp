@@ -80,6 +80,10 @@ class ScanStates {
     if (bytes.size() < sizeof header) return malformed(std::to_string(bytes.size()) + " bytes are too few for one");
     std::memcpy(&header, bytes.data(), sizeof header);
     if (std::memcmp(header.magic, want.magic, sizeof header.magic) != 0) return malformed("the bytes are none");
+    if (std::memcmp(header.version, want.version, sizeof header.version) != 0)
+      return {Code::unsupported, "scan state: of version " + std::string(header.version, sizeof header.version) +
+                                     " of its format; this build reads " +
+                                     std::string(want.version, sizeof want.version)};
     if (header.heads != want.heads || header.numbers != want.numbers)
       return malformed("it has " + std::to_string(header.heads) + " heads of " + std::to_string(header.numbers) +
                        " numbers, must be " + std::to_string(want.heads) + " of " + std::to_string(want.numbers));
@@ -92,10 +96,10 @@ class ScanStates {
 
  private:
   struct Header {
-    char magic[8];  // with the version of the layout
+    char magic[6], version[2];
     std::int64_t heads, numbers;
   };
-  Header header_for() const { return {{'f', 'f', 's', 'c', 'a', 'n', '0', '1'}, heads_, numbers_}; }
+  Header header_for() const { return {{'f', 'f', 's', 'c', 'a', 'n'}, {'0', '1'}, heads_, numbers_}; }
 
   ScanStates(int slots, int heads, std::int64_t numbers)
       : heads_(heads),
