@@ -2,7 +2,9 @@
 // a state left behind is evaluated again; and a session holds no more than windows, pages and states say.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
+#include <unistd.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "cpu/team/memory.hpp"
@@ -31,43 +33,75 @@ class Forks : public testing::TestWithParam<const char*> {
   const SessionOptions options_{.context = 96, .threads = 2, .batch = 8, .page = 8};
 };
 
-TEST_P(Forks, GoOnAsIfAlone) {
-  EXPECT_TRUE(rc::check([&] {
-    std::vector<Session> all;
-    all.push_back(std::move(model_.session(options_)).value());
-    for (int turn = *rc::gen::inRange(0, 25); turn > 0; --turn) {
-      const auto which = *rc::gen::inRange<std::size_t>(0, all.size());
-      Session& session = all[which];
-      switch (*rc::gen::inRange(0, 6)) {
-        case 0:
-        case 1:
-          if (all.size() < 4) {
-            auto fork = session.fork();
-            RC_ASSERT(fork.ok());
-            all.push_back(std::move(fork).value());
-          }
-          break;
-        case 2:
-          RC_ASSERT(session.rewind(*rc::gen::inRange(0, session.position() + 1)).ok());
-          break;
-        case 3:
-          if (all.size() > 1) all.erase(all.begin() + static_cast<std::ptrdiff_t>(which));
-          break;
-        default: {
-          const int count = *rc::gen::inRange(1, 20), seed = *rc::gen::inRange(1, 1000);
-          if (session.position() + count >= session.context()) break;
-          RC_ASSERT(session.eval(test::some_ids(count, model_.vocab(), static_cast<unsigned>(seed))).ok());
+// Random forks, rewinds, ends and evaluations of up to `most` ids. Then each session gets one id more, and
+// check(logits, ids) its logits and all its ids.
+template <class Check>
+void play(const Model& model, const SessionOptions& options, int most, const Check& check) {
+  std::vector<Session> all;
+  all.push_back(std::move(model.session(options)).value());
+  for (int turn = *rc::gen::inRange(0, 25); turn > 0; --turn) {
+    const auto which = *rc::gen::inRange<std::size_t>(0, all.size());
+    Session& session = all[which];
+    switch (*rc::gen::inRange(0, 6)) {
+      case 0:
+      case 1:
+        if (all.size() < 4) {
+          auto fork = session.fork();
+          RC_ASSERT(fork.ok());
+          all.push_back(std::move(fork).value());
         }
+        break;
+      case 2:
+        RC_ASSERT(session.rewind(*rc::gen::inRange(0, session.position() + 1)).ok());
+        break;
+      case 3:
+        if (all.size() > 1) all.erase(all.begin() + static_cast<std::ptrdiff_t>(which));
+        break;
+      default: {
+        const int count = *rc::gen::inRange(1, most), seed = *rc::gen::inRange(1, 1000);
+        if (session.position() + count >= session.context()) break;
+        RC_ASSERT(session.eval(test::some_ids(count, model.vocab(), static_cast<unsigned>(seed))).ok());
       }
     }
-    for (Session& session : all) {
-      std::vector<int> ids(session.ids().begin(), session.ids().end());
-      ids.push_back(7);
-      RC_ASSERT(session.eval(std::vector{7}).ok());
-      RC_ASSERT(logits_of(session) == after(model_, options_, ids));
-    }
+  }
+  for (Session& session : all) {
+    std::vector<int> ids(session.ids().begin(), session.ids().end());
+    ids.push_back(7);
+    RC_ASSERT(session.eval(std::vector{7}).ok());
+    check(logits_of(session), ids);
+  }
+}
+
+TEST_P(Forks, GoOnAsIfAlone) {
+  EXPECT_TRUE(rc::check([&] {
+    play(model_, options_, 20, [&](const std::vector<float>& logits, const std::vector<int>& ids) {
+      RC_ASSERT(logits == after(model_, options_, ids));
+    });
   }));
 }
+
+// Whole chunks of a scan, and a latent that is expanded for many tokens and absorbed for few: how a prompt was cut, and
+// where a rewind went back to, decides the form; float32 activations then agree to 1e-5 of all logits.
+class ForksOfChunks : public testing::TestWithParam<const char*> {};
+
+TEST_P(ForksOfChunks, GoOnAsIfAloneWithinRounding) {
+  const Model model = test::open_model(GetParam());
+  const SessionOptions options{.context = 160, .threads = 2, .f32 = true, .batch = 64, .page = 8};
+  EXPECT_TRUE(rc::check([&] {
+    play(model, options, 70, [&](const std::vector<float>& logits, const std::vector<int>& ids) {
+      const std::vector<float> alone = after(model, options, ids);
+      double error = 0, size = 0;
+      for (std::size_t i = 0; i < alone.size(); ++i) {
+        error += std::pow(double{logits[i]} - double{alone[i]}, 2);
+        size += std::pow(double{alone[i]}, 2);
+      }
+      RC_ASSERT(error <= 1e-10 * size);
+    });
+  }));
+}
+INSTANTIATE_TEST_SUITE_P(Models, ForksOfChunks,
+                         testing::Values("mamba2", "hybrids/qwen3_5", "hybrids/kimi_linear", "hybrids/minimax"),
+                         [](const auto& info) { return test::test_name(info.param); });
 
 // Speculative decoding: a fork evaluates the draft; the session goes on with the tokens that were right.
 TEST_P(Forks, VerifyDraftsAndKeepWhatIsRight) {
@@ -121,33 +155,88 @@ TEST(Memory, IsWhatWindowsAndPagesSay) {
   }
 }
 
-std::string with_context(std::string config, const std::string& context) {
-  const auto at = config.find("\"max_position_embeddings\": ");
-  const auto end = config.find_first_of(",\n", at);
-  return config.replace(at, end - at, "\"max_position_embeddings\": " + context);
-}
+constexpr int kMillion = 1 << 20;
 
-// A context of a million: five windows of 32 keys and one layer that sees everything.
-TEST(Memory, OfAMillionPositionsIsWhatTheWindowsLeave) {
-  constexpr int kMillion = 1 << 20;
+// A tiny model, made for a million positions. Its configuration names them in one of two ways.
+Model model_of_a_million(const std::string& name) {
   const test::TempFolder folder;
   const auto copy = [&](const std::string& file) {
-    std::ifstream in(test::kModels + "gemma3/" + file, std::ios::binary);
+    std::ifstream in(test::kModels + name + "/" + file, std::ios::binary);
     return std::string{std::istreambuf_iterator<char>(in), {}};
   };
-  folder.write("config.json", with_context(copy("config.json"), std::to_string(kMillion)));
+  std::string config = copy("config.json");
+  for (const std::string key : {"\"max_position_embeddings\": ", "\"model_max_length\": "})
+    if (const auto at = config.find(key); at != std::string::npos)
+      config.replace(at, config.find_first_of(",\n", at) - at, key + std::to_string(kMillion));
+  folder.write("config.json", config);
   folder.write("model.safetensors", copy("model.safetensors"));
   auto model = load(folder.path());
-  ASSERT_TRUE(model.ok()) << model.error().message();
-  auto session = model->session({.context = kMillion, .threads = 2});
-  ASSERT_TRUE(session.ok()) << session.error().message();
-  ASSERT_TRUE(session->fill(kMillion - 2).ok());
-  ASSERT_TRUE(session->eval(std::vector{1}).ok());
-  ASSERT_TRUE(session->eval(std::vector{2}).ok());
-  const auto use = team::memory_use(model->program(), {kMillion, 512, Storage::f16});
-  EXPECT_EQ(static_cast<double>(session->cache_bytes()), use.caches);
+  if (!model.ok()) throw std::runtime_error(model.error().message());
+  return std::move(model).value();
+}
+
+Session full_session(const Model& model) {
+  auto session = model.session({.context = kMillion, .threads = 2});
+  if (!session.ok()) throw std::runtime_error(session.error().message());
+  EXPECT_TRUE(session->fill(kMillion - 2).ok());
+  EXPECT_TRUE(session->eval(std::vector{1}).ok());
+  EXPECT_TRUE(session->eval(std::vector{2}).ok());
+  return std::move(session).value();
+}
+
+// Bytes of this process that are in memory.
+double resident() {
+  std::ifstream in("/proc/self/statm");
+  double all = 0, pages = 0;
+  in >> all >> pages;
+  return pages * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // shadow memory counts, too
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// Hybrids: Kimi's delta attention beside latents, gated DeltaNet and Mamba-2 beside attention. What the process grows
+// by is what memory_use (and so `explain`) says, and that is the caches' width times a million and the states.
+class MemoryOfHybrids : public testing::TestWithParam<const char*> {};
+
+TEST_P(MemoryOfHybrids, OfAMillionPositionsIsWhatLatentsAndStatesSay) {
+  const Model model = model_of_a_million(GetParam());
+  const Program& program = model.program();
+  ASSERT_FALSE(program.states.empty());
+  ASSERT_FALSE(program.caches.empty());
+  ASSERT_TRUE(model.session({.context = 64, .threads = 2})->eval(std::vector{1}).ok());  // loads the weights
+  const double before = resident();
+  const Session session = full_session(model);
+  const double grown = resident() - before;
+  const auto use = team::memory_use(program, {kMillion, 512, Storage::f16});
+  EXPECT_EQ(static_cast<double>(session.cache_bytes()), use.caches + use.states);
+  EXPECT_EQ(use.states, 2.0 * static_cast<double>(program.state_numbers()) * sizeof(float));  // and their checkpoint
+  double numbers = 0;
+  for (const CacheSpec& cache : program.caches) {
+    const int values = (cache.values() + 15) / 16 * 16;  // values are padded, of a latent those within its key
+    numbers += static_cast<double>(cache.kv_heads) * (cache.head_dim + values - (cache.keys_only ? cache.values() : 0));
+  }
+  EXPECT_NEAR(use.caches, 2 * numbers * kMillion, 0.02 * use.caches);
+  if (!kSanitized) {
+    constexpr double kScratch = 16 << 20;  // of an executor and its huge pages, whatever the model's size
+    EXPECT_NEAR(grown, use.caches + use.states + use.arena, 0.02 * grown + kScratch);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Models, MemoryOfHybrids,
+                         testing::Values("hybrids/kimi_linear", "hybrids/qwen3_5", "hybrids/falcon_h1"),
+                         [](const auto& info) { return test::test_name(info.param); });
+
+// Five windows of 32 keys and one layer that sees everything.
+TEST(Memory, OfAMillionPositionsIsWhatTheWindowsLeave) {
+  const Model model = model_of_a_million("gemma3");
+  const Session session = full_session(model);
+  const auto use = team::memory_use(model.program(), {kMillion, 512, Storage::f16});
+  EXPECT_EQ(static_cast<double>(session.cache_bytes()), use.caches);
   double numbers = 0;  // that a position of a layer without a window takes
-  for (const CacheSpec& cache : model->program().caches)
+  for (const CacheSpec& cache : model.program().caches)
     if (cache.window == 0) numbers += static_cast<double>(cache.kv_heads) * (cache.head_dim + 32);  // values padded
   EXPECT_NEAR(use.caches, 2 * numbers * kMillion, 0.02 * use.caches);
 }
