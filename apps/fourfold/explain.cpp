@@ -103,7 +103,7 @@ std::string detail(const Program& program, const Step& step, int tokens) {
 }
 
 const char* move_of(const Step& step) {
-  return std::visit(Overloaded{[](const Embed&) { return "map"; }, [](const Map&) { return "map"; },
+  return std::visit(Overloaded{[](const Embed&) { return "map"; }, [](const MapStep&) { return "map"; },
                                [](const Combine&) { return "map"; }, [](const RouteStep&) { return "route"; },
                                [](const ScanStep&) { return "scan"; }, [](const ShortConv&) { return "scan"; },
                                [](const auto&) { return "fold"; }},

@@ -200,21 +200,22 @@ TEST(@Name@, EqualsTheRecurrenceInDouble) {
 
 // The run is a fold of its tokens' elements (M, B), and combining them is associative.
 TEST(@Name@, IsAnAffineFamily) {
-  using Map = AffineMap<double>;
+  using Element = AffineMap<double>;
   const @Name@ rule;
   const Case c(2);
   const auto element = [&](int first, int end) {
-    Map map(K, V);
-    for (int t = first; t < end; ++t) map.absorb(rule.transition(c.token(t)), rule.update(c.token(t)));
-    return map;
+    Element made(K, V);
+    for (int t = first; t < end; ++t) made.absorb(rule.transition(c.token(t)), rule.update(c.token(t)));
+    return made;
   };
-  const auto applied = [&](const Map& map) {
+  const auto applied = [&](const Element& all) {
     std::vector<double> s(c.state.begin(), c.state.end());
-    map.apply({s.data(), K, V});
+    all.apply({s.data(), K, V});
     return s;
   };
-  const Map x = element(0, 5), y = element(5, 40), z = element(40, T);
-  const auto left = applied(Map::combine(Map::combine(x, y), z)), right = applied(Map::combine(x, Map::combine(y, z)));
+  const Element x = element(0, 5), y = element(5, 40), z = element(40, T);
+  const auto left = applied(Element::combine(Element::combine(x, y), z));
+  const auto right = applied(Element::combine(x, Element::combine(y, z)));
   Case run = c;
   ASSERT_TRUE(run.run(reference).ok());
   for (int i = 0; i < K * V; ++i) {

@@ -161,10 +161,9 @@ struct Store {  // out = activation(soft_cap * tanh(y0 / soft_cap)); a soft_cap 
   float soft_cap = 0;
   Activation activation = Activation::none;
 };
-struct AddTo {  // out = x_scale * x + y0
+struct AddTo {  // out = x + y0
   Value x;
   Value out{};
-  float x_scale = 1;
 };
 struct Gated {  // out = activation(y0) * y1
   Activation activation = Activation::silu;
@@ -249,7 +248,8 @@ struct Attend {
 // file stores logarithms; b = strength_scale * sigmoid(strength).
 enum class Mechanism : std::uint8_t {
   retention,    // S <- e^rate S + k v^T, rate per head                                          Sun et al. 2023
-  mamba,        // S <- e^(d A) S + d k v^T, A per head and key; a head is one channel           Gu and Dao 2023
+  mamba,        // S <- e^(d A) S + d k v^T, A per head and key; a head is one channel; the state of all is
+                // [keys, heads]                                                                    Gu and Dao 2023
   mamba2,       // the same with A per head                                                      Dao and Gu 2024
   gated_delta,  // S <- e^(d A) (I - b k k^T) S + b k v^T, A per head                    Yang, Kautz, Hatamizadeh 2024
   kimi_delta,   // S <- (I - b k k^T) Diag(e^(d A)) S + b k v^T, d per head and key      Kimi Linear report 2025, eq. 1
@@ -297,7 +297,7 @@ struct ShortConv {
 
 // A map that no neighbour can take in: a norm over groups of a row, with a gate behind or in front of it.
 // out = plus + norm(in) * activation(gate), or plus + norm(in * activation(gate)) when `gate_first`.
-struct Map {
+struct MapStep {
   Columns in{};
   Columns gate{};  // a number for each of `in`, or for each group; may be absent
   Activation activation = Activation::silu;
@@ -363,7 +363,7 @@ struct Combine {
 
 struct Step {
   std::string name;  // "blk.3.qkv": as explain prints it
-  std::variant<Embed, Project, Attend, ScanStep, ShortConv, Map, RouteStep, Experts, Combine> op;
+  std::variant<Embed, Project, Attend, ScanStep, ShortConv, MapStep, RouteStep, Experts, Combine> op;
 };
 
 struct ValueSpec {

@@ -6,7 +6,7 @@
 // For each sequence and head, token after token: S <- transition(token) S + update(token), then out = S^T q.
 // `reference` computes that sentence in double, `reference_f32` in float. A pool shares out sequences, heads and strips
 // of the state's columns; rules made of the operators that scan_form.hpp lists run in the library's kernels there:
-// fewer than kScanChunk tokens one after the other, more in chunks. Rules of published models: mechanisms.hpp.
+// fewer than kScanChunk tokens one after the other, more in chunks; so do Mamba-1's. Published rules: mechanisms.hpp.
 #pragma once
 
 #include <fourfold/affine.hpp>

@@ -20,7 +20,7 @@ namespace fourfold::detail {
 template <class R, class Q, class K, class V>
 class HeadScan {
  public:
-  static constexpr int kBlock = 64;  // a multiple of kScanChunk
+  static constexpr int kBlock = 256;  // a multiple of kScanChunk
 
   HeadScan(const R& rule, const ScanTokens<Q, K, V>& tokens, const Heads<Rows<float>>& out, int head, int first,
            int end, int column, int width)
@@ -62,6 +62,8 @@ class HeadScan {
   void run(float* state) const {
     if constexpr (kHasScanForm<transition_of<R>>) {
       fast(state);
+    } else if constexpr (std::is_same_v<transition_of<R>, Discretised> && !HasBonus<R>) {
+      by_channel(state);
     } else {
       by_token<float>(state);
     }
@@ -97,6 +99,33 @@ class HeadScan {
       } else {
         HeadScan(rule_, in_, out_, head_, begin, begin + run.count, column_, width_).template by_token<float>(state);
       }
+    }
+  }
+
+  // A rule of Mamba-1's shape through the kernel of channels; token by token if one of its updates is another.
+  void by_channel(float* state) const {
+    std::vector<float> own, rate(static_cast<std::size_t>(keys()) * width_);
+    if (!state) own.resize(static_cast<std::size_t>(keys()) * in_.v.dim()), state = own.data();
+    std::vector<Operands> operands;
+    operands.reserve(kBlock);
+    for (int i = 0; i < kBlock && i < end_ - first_; ++i) operands.emplace_back(*this);
+    std::vector<ChannelToken> tokens(operands.size());
+    for (int begin = first_; begin < end_; begin += kBlock) {
+      const int count = std::min(kBlock, end_ - begin);
+      for (int i = 0; i < count; ++i) {
+        const Token token = operands[i].at(begin + i);
+        const Discretised left = rule_.transition(token);
+        const RankOne added = rule_.update(token);
+        if (added.b != 1 || added.scale.data() != left.dt.data()) {
+          HeadScan(rule_, in_, out_, head_, begin, end_, column_, width_).template by_token<float>(state);
+          return;
+        }
+        if (begin + i == first_)
+          for (int key = 0; key < keys(); ++key)
+            for (int j = 0; j < width_; ++j) rate[key * width_ + j] = left.rate(left.channel + j, key);
+        tokens[i] = {token.q.data(), added.u.data(), added.v.data(), left.dt.data(), &out_(begin + i, head_, column_)};
+      }
+      scan_channels({tokens.data(), count, keys(), width_, state + column_, in_.v.dim(), rate.data(), width_});
     }
   }
 

@@ -35,6 +35,23 @@ struct ScanRun {
   float* scratch;  // scan_scratch_floats(keys, values)
 };
 
+// Channels by themselves, as Mamba-1 has them: S(i, c) <- e^(d_c A(i, c)) S(i, c) + d_c v_c k_i, out_c = sum_i q_i S(i,
+// c). Lanes are channels; exponentials bind.
+struct ChannelToken {
+  const float *q, *k;  // [keys]
+  const float *v, *d;  // [channels]
+  float* out;          // [channels]
+};
+
+struct ChannelRun {
+  const ChannelToken* tokens;
+  int count, keys, channels;
+  float* state;  // [keys, channels]: read and left behind
+  std::int64_t state_stride;
+  const float* rate;  // A [keys, channels]
+  std::int64_t rate_stride;
+};
+
 inline constexpr int kScanChunk = 16;  // tokens of one chunk
 inline constexpr int kScanPanel = 64;  // columns of S that a chunk works on at a time
 
@@ -46,5 +63,7 @@ FOURFOLD_API std::size_t scan_scratch_floats(int keys, int values);
 FOURFOLD_API void scan_steps(const ScanRun& run);
 // Whole chunks of kScanChunk tokens in the WY form, the rest as scan_steps.
 FOURFOLD_API void scan_chunks(const ScanRun& run);
+// The recurrence, 16 channels at a time. A token's bits depend on the tokens before it alone.
+FOURFOLD_API void scan_channels(const ChannelRun& run);
 
 }  // namespace fourfold

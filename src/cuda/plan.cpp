@@ -116,7 +116,6 @@ struct Resolver {
                             [&](const AddTo& e) {
                               p.epilogue = DeviceEpilogue::add;
                               p.residual = at(e.x);
-                              p.residual_scale = e.x_scale;
                               p.out = at(e.out);
                             },
                             [&](const Gated& e) {

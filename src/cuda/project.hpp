@@ -66,8 +66,7 @@ struct DeviceProject {
   Activation activation = Activation::none;  // store, gated
   float soft_cap = 0;                        // store
   const float* residual = nullptr;           // add
-  float residual_scale = 1;
-  float* out = nullptr;  // store, add, gated
+  float* out = nullptr;                      // store, add, gated
   DeviceHeads heads{};
   const int* position = nullptr;  // on the device
   bool beside_attention = false;  // leaves room for the attention that comes before or after

@@ -43,7 +43,7 @@ Value mamba2_mixer(Builder& b, Weights& w, const Hyper& h, Input in, Value x, co
                              .skip = w.tensor("ssm_d", 1, s.heads),
                              .step_low = s.step_low,
                              .step_high = s.step_high});
-  Map gated{.in = b.columns(read), .gate = part(packed, 0, inner, scales.z), .gate_first = s.gate_first};
+  MapStep gated{.in = b.columns(read), .gate = part(packed, 0, inner, scales.z), .gate_first = s.gate_first};
   if (s.norm_group > 0 && (!s.optional_norm || w.has("ssm_norm.weight"))) {
     gated.norm = w.norm("ssm_norm", inner, h.eps);
     gated.group = s.norm_group;

@@ -18,10 +18,13 @@ int Builder::state(const StateSpec& spec) {
 }
 
 Value Builder::scan(ScanStep step) {
+  const int keys = step.key.count() / step.key_heads;
   if (step.mechanism == Mechanism::rwkv4)
     step.state = state({1, 3, step.heads});
+  else if (step.mechanism == Mechanism::mamba)
+    step.state = state({1, keys, step.heads});
   else
-    step.state = state({step.heads, step.key.count() / step.key_heads, step.value.count() / step.heads});
+    step.state = state({step.heads, keys, step.value.count() / step.heads});
   step.out = value("scan", step.value.count());
   program_.steps.push_back({prefix_ + "scan", step});
   return step.out;
@@ -36,7 +39,7 @@ Value Builder::conv(ShortConv step) {
   return step.out;
 }
 
-Value Builder::map(const char* what, Map step) {
+Value Builder::map(const char* what, MapStep step) {
   if (step.group == 0) step.group = step.in.count();
   step.out = value(what, step.in.count());
   program_.steps.push_back({prefix_ + what, step});

@@ -51,7 +51,7 @@ class Builder {
   // These give the step its state: of a scan [heads, K, V] from its operands, of a convolution from its weights.
   Value scan(ScanStep step);
   Value conv(ShortConv step);
-  Value map(const char* name, Map step);
+  Value map(const char* name, MapStep step);
   Value project(const char* name, Input in, Dot dot, Turn turn);
   void project(const char* name, Input in, Dot dot, AppendKey append);
   Value attend(Value query, int cache, int heads, float scale, float soft_cap = 0);

@@ -91,7 +91,7 @@ StepCost conv_cost(const Program& program, const ShortConv& s, int tokens) {
   return c;
 }
 
-StepCost map_cost(const Program& program, const Map& s, int tokens) {
+StepCost map_cost(const Program& program, const MapStep& s, int tokens) {
   StepCost c;
   if (s.norm) c.weight_bytes = tensor_bytes(program, s.norm->weight);
   c.flops = 4.0 * s.in.count() * tokens;
@@ -182,7 +182,7 @@ StepUses uses(const Step& step) {
                           read(u, {s.gate_in, s.gate_out});
                           u.writes = {s.out};
                         },
-                        [&](const Map& s) {
+                        [&](const MapStep& s) {
                           read(u, {s.in, s.gate, {.value = s.plus}});
                           u.writes = {s.out};
                         }},
@@ -205,7 +205,7 @@ StepCost cost(const Program& program, const Step& step, int tokens, std::int64_t
                  [&](const Attend& s) { return attend_cost(program, s, tokens, context, cache); },
                  [&](const ScanStep& s) { return scan_cost(program, s, tokens); },
                  [&](const ShortConv& s) { return conv_cost(program, s, tokens); },
-                 [&](const Map& s) { return map_cost(program, s, tokens); }},
+                 [&](const MapStep& s) { return map_cost(program, s, tokens); }},
       step.op);
 }
 

@@ -19,7 +19,8 @@ class ReferenceScan {
       : step_(step),
         state_(state),
         keys_(state.program->states[static_cast<std::size_t>(step.state)].rows),
-        values_(state.program->states[static_cast<std::size_t>(step.state)].columns),
+        stride_(state.program->states[static_cast<std::size_t>(step.state)].columns),
+        values_(step.value.count() / step.heads),
         rate_(weights.template all<T>(step.rate)),
         bias_(weights.template all<T>(step.decay_bias)),
         skip_(weights.template all<T>(step.skip)) {
@@ -58,23 +59,24 @@ class ReferenceScan {
   void token(int h, int t) {
     const int key_head = h / (step_.heads / step_.key_heads);
     const std::vector<T> q = row(step_.query, t, key_head), k = row(step_.key, t, key_head);
-    T* s = state_.states[static_cast<std::size_t>(step_.state)].data() + std::ptrdiff_t{h} * keys_ * values_;
+    T* s = state_.states[static_cast<std::size_t>(step_.state)].data();
+    s += step_.mechanism == Mechanism::mamba ? std::ptrdiff_t{h} : std::ptrdiff_t{h} * keys_ * values_;
     const bool delta = step_.mechanism == Mechanism::gated_delta || step_.mechanism == Mechanism::kimi_delta;
     const T b = delta ? static_cast<T>(step_.strength_scale) * sigmoid(state_.at(step_.strength, t, h))
                 : step_.mechanism == Mechanism::retention ? T{1}
                                                           : step_size(t, h);
     for (int i = 0; i < keys_; ++i) {
       const T a = std::exp(log_decay(t, h, i));
-      for (int j = 0; j < values_; ++j) s[i * values_ + j] *= a;
+      for (int j = 0; j < values_; ++j) s[i * stride_ + j] *= a;
     }
     for (int j = 0; j < values_; ++j) {
       const T v = state_.at(step_.value, t, h * values_ + j);
       T found = 0;
-      for (int i = 0; delta && i < keys_; ++i) found += k[i] * s[i * values_ + j];
+      for (int i = 0; delta && i < keys_; ++i) found += k[i] * s[i * stride_ + j];
       T out = skip_.empty() ? T{0} : skip_[skip_.size() == 1 ? 0 : static_cast<std::size_t>(h)] * v;
       for (int i = 0; i < keys_; ++i) {
-        s[i * values_ + j] += b * k[i] * (v - found);
-        out += s[i * values_ + j] * q[i];
+        s[i * stride_ + j] += b * k[i] * (v - found);
+        out += s[i * stride_ + j] * q[i];
       }
       state_.at(step_.out, t)[h * values_ + j] = out;
     }
@@ -124,7 +126,7 @@ class ReferenceScan {
 
   const ScanStep& step_;
   ReferenceState<T>& state_;
-  int keys_, values_;
+  int keys_, stride_, values_;  // stride: from a key's row of the state to the next
   std::vector<T> rate_, bias_, skip_;
 };
 
@@ -163,7 +165,7 @@ void reference_conv(const ShortConv& step, const ReferenceWeights& weights, Refe
 }
 
 template <class T>
-void reference_map(const Map& step, const ReferenceWeights& weights, ReferenceState<T>& state) {
+void reference_map(const MapStep& step, const ReferenceWeights& weights, ReferenceState<T>& state) {
   const int n = step.in.count();
   const std::vector<T> weight = step.norm ? weights.template all<T>(step.norm->weight) : std::vector<T>{};
   const std::vector<T> bias = step.norm ? weights.template all<T>(step.norm->bias) : std::vector<T>{};

@@ -35,7 +35,7 @@ class ReferenceSteps {
                    [&](const Combine& s) { route_.run(s, state); },
                    [&](const ScanStep& s) { reference_scan(s, weights_, state); },
                    [&](const ShortConv& s) { reference_conv(s, weights_, state); },
-                   [&](const Map& s) { reference_map(s, weights_, state); }, [&](const auto& s) { run(s, state); }},
+                   [&](const MapStep& s) { reference_map(s, weights_, state); }, [&](const auto& s) { run(s, state); }},
         step.op);
   }
 
@@ -115,8 +115,7 @@ class ReferenceSteps {
       out[i] = activated(e.activation, e.soft_cap > 0 ? SoftCap{e.soft_cap}(y[0][i], 0, 0) : y[0][i]);
   }
   void finish(const AddTo& e, const std::vector<std::vector<T>>& y, int, State& state) const {
-    for (std::size_t i = 0; i < y[0].size(); ++i)
-      state.at(e.out, 0)[i] = static_cast<T>(e.x_scale) * state.at(e.x, 0)[i] + y[0][i];
+    for (std::size_t i = 0; i < y[0].size(); ++i) state.at(e.out, 0)[i] = state.at(e.x, 0)[i] + y[0][i];
   }
   void finish(const Gated& e, const std::vector<std::vector<T>>& y, int, State& state) const {
     for (std::size_t i = 0; i < y[0].size(); ++i) state.at(e.out, 0)[i] = activated(e.activation, y[0][i]) * y[1][i];

@@ -1,4 +1,5 @@
 // Maps against f64 on every level, on sizes around the vector length, with values across the whole range.
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -65,6 +66,19 @@ TEST(Map, MatchesF64) {
       t->scale(out.x.data(), 1.5f, n);
       expect_map(
           "scale", out, [&](std::size_t i) { return 1.5 * a.x[i]; }, 0x1p-24);
+      t->step_sizes(a.x.data(), 0.01f, 5, n, out.x.data());
+      expect_map(
+          "step size", out, [&](std::size_t i) { return std::clamp(std::log1p(std::exp(double{a.x[i]})), 0.01, 5.0); },
+          4e-7);
+      t->step_sizes(a.x.data(), 0, kInfinity, n, out.x.data());
+      expect_map(
+          "softplus", out, [&](std::size_t i) { return std::log1p(std::exp(double{a.x[i]})); }, 4e-7);
+      t->exps(a.x.data(), 0.5f, n, out.x.data());
+      expect_map(
+          "exp", out, [&](std::size_t i) { return std::exp(0.5 * a.x[i]); }, 4e-7);
+      t->sigmoids(a.x.data(), -0.5f, n, out.x.data());
+      expect_map(
+          "sigmoid", out, [&](std::size_t i) { return 1 / (1 + std::exp(0.5 * a.x[i])); }, 4e-7);
       double squares = 0;
       for (const float v : std::vector<float>(a.x.data(), a.x.data() + n)) squares += double{v} * v;
       EXPECT_NEAR(t->sum_squares(a.x.data(), n), squares, 1e-5 * squares);
@@ -92,6 +106,17 @@ TEST(Map, ExtremeInputsStayInRange) {
     EXPECT_EQ(out[4], 200.0f);
     EXPECT_EQ(out[5], 1e30f);
     EXPECT_NEAR(out[2], 0.0f, 1e-30f);
+    EXPECT_TRUE(std::isnan(out[6]));
+    t->step_sizes(x, 0, kInfinity, 7, out);
+    EXPECT_EQ(out[0], 0.0f);
+    EXPECT_EQ(out[1], 0.0f);
+    EXPECT_EQ(out[4], 200.0f);
+    EXPECT_EQ(out[5], 1e30f);
+    EXPECT_TRUE(std::isnan(out[6]));
+    t->exps(x, 1, 7, out);
+    EXPECT_EQ(out[0], 0.0f);
+    EXPECT_EQ(out[2], 0.0f);
+    EXPECT_EQ(out[3], 1.0f);
     EXPECT_TRUE(std::isnan(out[6]));
     std::memcpy(out, x, sizeof x);
     t->soft_cap(out, 30, 7);

@@ -143,6 +143,48 @@ TEST(ScanKernels, CutsKeepBits) {
     }
 }
 
+// Mamba-1's channels, whole vectors of them or not: the definition in double, and the same bits however runs are cut.
+TEST(ScanKernels, ChannelsAtEveryLevel) {
+  for (const Kernels* level : levels())
+    for (const auto& [tokens, keys, channels] :
+         {std::array{1, 1, 1}, {5, 16, 16}, {40, 16, 64}, {33, 20, 37}, {3, 7, 15}}) {
+      const auto size = [&](int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); };
+      Random random(static_cast<unsigned>(tokens + keys + channels));
+      std::uniform_real_distribution<float> share(0.01f, 2);
+      Guarded<float> q(size(tokens, keys)), k(size(tokens, keys)), v(size(tokens, channels)), d(size(tokens, channels)),
+          out(size(tokens, channels)), single(size(tokens, channels)), state(size(keys, channels)),
+          stepped(size(keys, channels)), rate(size(keys, channels));
+      for (auto* all : {&q, &k, &v, &state})
+        for (float& x : *all) x = normal(random);
+      for (float& x : d) x = share(random);
+      for (float& x : rate) x = -share(random);
+      std::copy(state.begin(), state.end(), stepped.begin());
+      std::vector<double> want_state(state.begin(), state.end()), want(out.size());
+      std::vector<ChannelToken> list, ones;
+      for (int t = 0; t < tokens; ++t) {
+        const auto row = [t](Guarded<float>& all, int width) { return all.data() + std::ptrdiff_t{t} * width; };
+        list.push_back({row(q, keys), row(k, keys), row(v, channels), row(d, channels), row(out, channels)});
+        ones.push_back(list.back());
+        ones.back().out = row(single, channels);
+        for (int c = 0; c < channels; ++c)
+          for (int i = 0; i < keys; ++i) {
+            double& s = want_state[size(i, channels) + static_cast<std::size_t>(c)];
+            const double step = list.back().d[c];
+            s = std::exp(step * double(rate[size(i, channels) + static_cast<std::size_t>(c)])) * s +
+                step * double(list.back().v[c]) * double(list.back().k[i]);
+            want[size(t, channels) + static_cast<std::size_t>(c)] += double(list.back().q[i]) * s;
+          }
+      }
+      level->scan_channels({list.data(), tokens, keys, channels, state.data(), channels, rate.data(), channels});
+      for (const ChannelToken& one : ones)
+        level->scan_channels({&one, 1, keys, channels, stepped.data(), channels, rate.data(), channels});
+      EXPECT_LE(error_of(out, want), 2e-6) << level->name << ' ' << channels;
+      EXPECT_LE(error_of(state, want_state), 2e-6) << level->name << ' ' << channels;
+      EXPECT_TRUE(std::equal(out.begin(), out.end(), single.begin())) << level->name;
+      EXPECT_TRUE(std::equal(state.begin(), state.end(), stepped.begin())) << level->name;
+    }
+}
+
 TEST(ScanKernels, NoTokensChangeNothing) {
   for (const Kernels* level : levels())
     for (const auto kernel : {level->scan_steps, level->scan_chunks}) {

@@ -90,7 +90,7 @@ void check(int tokens, int rows, int columns, int batch, DeviceEpilogue epilogue
                            (normed ? ", normed" : "");
   const Weights w(rows, columns, batch, tokens + rows);
   const Input in(tokens, columns, columns);
-  const float eps = 1e-5f, dot_scale = 0.5f, residual_scale = 0.75f;
+  const float eps = 1e-5f, dot_scale = 0.5f;
   const bool gated = epilogue == DeviceEpilogue::gated;
   const int width = gated ? rows / 2 : rows;
   const std::vector<float> bias_values = noise_vector(rows, 5), scale_values = noise_vector(rows, 7);
@@ -111,7 +111,6 @@ void check(int tokens, int rows, int columns, int batch, DeviceEpilogue epilogue
   p.activation = gated ? Activation::silu : Activation::none;
   p.soft_cap = cap;
   p.residual = residual.get();
-  p.residual_scale = residual_scale;
   p.out = out.get();
   ASSERT_EQ(prepare(p, in.panels(), in.scale.get(), false, nullptr), cudaSuccess);
   ASSERT_EQ(multiply(p, in.panels(), in.scale.get(), true, nullptr), cudaSuccess);
@@ -139,7 +138,7 @@ void check(int tokens, int rows, int columns, int batch, DeviceEpilogue epilogue
         norm = 2 * (norm * std::abs(up) + other * std::abs(gate));
       } else {
         y = dot(r, r, norm);
-        if (epilogue == DeviceEpilogue::add) y += residual_scale * residual_values[std::size_t(t) * width + r];
+        if (epilogue == DeviceEpilogue::add) y += residual_values[std::size_t(t) * width + r];
         if (cap > 0) y = cap * std::tanh(y / cap);
       }
       exact.push_back(y), size.push_back(norm + 1);

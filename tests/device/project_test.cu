@@ -222,10 +222,9 @@ TEST_F(ProjectTest, NormBiasScalesSoftCapAndResidual) {
     expect_close(out.host(), capped, 2e-6, std::string(info(storage).name) + " store");
     p.epilogue = DeviceEpilogue::add;
     p.residual = residual_.get();
-    p.residual_scale = 2;
     out.clear(0xff);
     run(p);
-    for (int r = 0; r < rows; ++r) y[r] += 2 * double(residual[r]);
+    for (int r = 0; r < rows; ++r) y[r] += double(residual[r]);
     expect_close(out.host(), y, 2e-6, std::string(info(storage).name) + " add");
   }
 }

@@ -47,21 +47,21 @@ std::vector<float> applied(const AffineMap<double>& map, const ScanCase& c) {
 
 template <class R>
 void expect_laws(const R& rule, Transition one, Transition many) {
-  using Map = AffineMap<double>;
+  using Element = AffineMap<double>;
   Random random(80);
   const ScanCase c(random, 24, 1, 9, 7);
   EXPECT_EQ(element(rule, c, 0, 1).kind(), one);
   EXPECT_EQ(element(rule, c, 0, 24).kind(), many);
   ScanCase want = c;
   ASSERT_TRUE(want.run(rule, reference).ok());
-  const Map none(c.keys, c.values);
+  const Element none(c.keys, c.values);
   for (const auto& [a, b] : {std::pair(1, 2), {5, 16}, {8, 11}, {23, 24}, {0, 24}}) {
-    const Map x = element(rule, c, 0, a), y = element(rule, c, a, b), z = element(rule, c, b, 24);
-    const auto left = Map::combine(Map::combine(x, y), z), right = Map::combine(x, Map::combine(y, z));
+    const Element x = element(rule, c, 0, a), y = element(rule, c, a, b), z = element(rule, c, b, 24);
+    const auto left = Element::combine(Element::combine(x, y), z), right = Element::combine(x, Element::combine(y, z));
     EXPECT_LE(relative_rms(applied(left, c), want.state), 1e-7) << a << ' ' << b;  // the run is a fold of its tokens
     EXPECT_LE(relative_rms(applied(right, c), applied(left, c)), 1e-7);            // associative
-    EXPECT_LE(relative_rms(applied(Map::combine(none, left), c), applied(left, c)), 1e-7);
-    EXPECT_LE(relative_rms(applied(Map::combine(left, none), c), applied(left, c)), 1e-7);
+    EXPECT_LE(relative_rms(applied(Element::combine(none, left), c), applied(left, c)), 1e-7);
+    EXPECT_LE(relative_rms(applied(Element::combine(left, none), c), applied(left, c)), 1e-7);
   }
 }
 

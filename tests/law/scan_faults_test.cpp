@@ -42,6 +42,14 @@ TEST(ScanFaults, StrongGatesBesideNone) {
   expect_near_the_definition(GatedDeltaNet{}, c, 1e-5);
   expect_near_the_definition(KimiDelta{}, c, 1e-5);
   expect_near_the_definition(Rwkv7{}, c, 1e-5);
+  const std::vector<float> u(2 * 32, 0.5f), rates(2, -3e7f);
+  std::vector<float> steps(2 * 16 * 32);
+  expect_near_the_definition(Rwkv6{Rows<const float>{u.data(), 2, 32}}, c, 1e-5);
+  for (float& d : c.dt) d = random.chance(0.7) ? random.uniform(0, 1e-9f) : random.uniform(0, 1);  // dt A to -3e7
+  for (float& d : c.beta) d = random.chance(0.7) ? random.uniform(0, 1e-9f) : random.uniform(0, 1);
+  for (float& a : steps) a = -random.uniform(0, 3e7f);
+  expect_near_the_definition(Mamba2{rates}, c, 1e-5);
+  expect_near_the_definition(Mamba1{Rows<const float>{steps.data(), 2 * 16, 32}}, c, 1e-5);
 }
 
 // Fault S3: identical unit keys and beta 1. The inverse within a chunk is bidiagonal with entries of +-1, so each token
@@ -112,6 +120,13 @@ void expect_no_leak(const R& rule) {
   }
 }
 TEST(ScanFaults, PackedSequencesDoNotLeak) {
+  const std::vector<float> factors(2, 0.9f), rates(2, -0.5f), u(2 * 16, 0.5f), channels(2 * 24 * 16, -0.5f);
+  expect_no_leak(LinearAttention{});
+  expect_no_leak(Retention{factors});
+  expect_no_leak(Mamba1{Rows<const float>{channels.data(), 2 * 24, 16}});
+  expect_no_leak(Mamba2{rates});
+  expect_no_leak(DeltaNet{});
+  expect_no_leak(Rwkv6{Rows<const float>{u.data(), 2, 16}});
   expect_no_leak(Gla{});
   expect_no_leak(GatedDeltaNet{});
   expect_no_leak(KimiDelta{});
@@ -228,6 +243,11 @@ TEST(ScanStates, RefusesForeignAndTruncatedBytes) {
   auto foreign = bytes;
   foreign[0] ^= 1;
   EXPECT_NE(states.restore(slot, foreign).message().find("the bytes are none"), std::string::npos);
+  auto later = bytes;
+  later[7] = '2';
+  EXPECT_EQ(states.restore(slot, later).code(), Code::unsupported);
+  EXPECT_NE(states.restore(slot, later).message().find("version 02 of its format; this build reads 01"),
+            std::string::npos);
   auto other = ScanStates::create(2, kHeads, kNumbers + 1).value();
   EXPECT_NE(other.restore(other.take().value(), bytes).message().find("must be 2 of 241"), std::string::npos);
   EXPECT_EQ(states.restore(1, bytes).code(), Code::invalid_argument);  // not taken

@@ -26,7 +26,7 @@ struct Avx2 {
   static constexpr int kRows = 1, kTokens = 2;
   static constexpr int kFloatRows = 1, kFloatTokens = 3;
   static constexpr int kQueries = 3, kColumns = 2;
-  static constexpr int kScanRows = 2, kScanColumns = 2;
+  static constexpr int kScanRows = 2, kScanColumns = 2, kScanRow = 2;
   static constexpr bool kBiased = false;
   static constexpr bool kBf16Dot = false;
 

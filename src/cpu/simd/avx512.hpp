@@ -24,7 +24,7 @@ struct Avx512 {
   static constexpr int kFloatRows = 2, kFloatTokens = 6;
   // Of attention: 6 queries x 4 vectors of keys (or dimensions), the 4 vectors, 1 broadcast.
   static constexpr int kQueries = 6, kColumns = 4;
-  static constexpr int kScanRows = 4, kScanColumns = 4;  // of a scan's tile
+  static constexpr int kScanRows = 4, kScanColumns = 4, kScanRow = 8;  // of a scan's tile; of one token's pass
   static constexpr bool kBiased = true;   // dot_centred takes w + 128 and leaves 128 * sum(a) to its caller
   static constexpr bool kBf16Dot = true;  // bf16 weights meet bf16 activations
 

@@ -12,8 +12,9 @@
 #include <fourfold/storage.hpp>
 
 namespace fourfold {
+struct ChannelRun;
 struct ScanRun;
-}
+}  // namespace fourfold
 
 namespace fourfold::simd {
 
@@ -183,8 +184,11 @@ struct Kernels {
 
   void (*scan_steps)(const ScanRun&);
   void (*scan_chunks)(const ScanRun&);
-  // One channel of Mamba-1 and one token: s <- e^(d A) s + d v k over `keys` numbers; returns the sum of q s.
-  float (*scan_channel)(float* state, const float* rate, const float* k, const float* q, float d, float v, int keys);
+  void (*scan_channels)(const ChannelRun&);
+  // out = log(1 + e^x), held to [low, high]; out may be x.
+  void (*step_sizes)(const float* x, float low, float high, int n, float* out);
+  void (*exps)(const float* x, float factor, int n, float* out);                 // e^(factor x); out may be x
+  void (*sigmoids)(const float* x, float factor, int n, float* out);             // sigmoid(factor x); out may be x
   void (*multiply_add)(const float* weight, const float* x, int n, float* sum);  // sum += weight * x
   void (*sigmoid_gate)(const float* gate, const float* x, int n, float* out);    // sigmoid(gate) * x
 };

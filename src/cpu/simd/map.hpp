@@ -7,6 +7,22 @@
 namespace fourfold::simd {
 namespace {
 
+// The first `count` lanes of a row, all 16 if there are more; the others are 0, and stay as they are in memory.
+template <class V>
+FOURFOLD_INLINE typename V::F load_some(const float* p, int count) {
+  if (count >= 16) return V::load(p);
+  float lanes[16] = {};
+  if (count > 0) __builtin_memcpy(lanes, p, static_cast<std::size_t>(count) * sizeof(float));
+  return V::load(lanes);
+}
+template <class V>
+FOURFOLD_INLINE void store_some(float* p, int count, typename V::F x) {
+  if (count >= 16) return V::store(p, x);
+  float lanes[16];
+  V::store(lanes, x);
+  if (count > 0) __builtin_memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(float));
+}
+
 // out[i] = f(i-th lanes of a and b); b may equal a. Elements beyond n are never read or written.
 template <class V, class Function>
 FOURFOLD_INLINE void map_rows(const float* a, const float* b, int n, float* out, Function f) {

@@ -24,7 +24,7 @@ struct Scalar {
   static constexpr int kRows = 1, kTokens = 2;
   static constexpr int kFloatRows = 1, kFloatTokens = 2;
   static constexpr int kQueries = 2, kColumns = 1;
-  static constexpr int kScanRows = 2, kScanColumns = 1;
+  static constexpr int kScanRows = 2, kScanColumns = 1, kScanRow = 1;
   static constexpr bool kBiased = false;
   static constexpr bool kBf16Dot = false;
 

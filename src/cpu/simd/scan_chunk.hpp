@@ -9,6 +9,7 @@
 // 6 keys values FLOP per token for S, 32 (keys + values) for the chunk's own products.
 #pragma once
 
+#include "cpu/simd/map.hpp"
 #include "cpu/simd/scan_steps.hpp"
 
 namespace fourfold::simd {
@@ -32,7 +33,7 @@ struct Chunk {
   float own[C][2];  // q . k and q . b of each token
 
   explicit Chunk(const ScanRun& run) : stride((run.keys + 15) / 16 * 16), panels((run.values + W - 1) / W) {
-    float* at = run.scratch;
+    float* at = run.scratch + (-(reinterpret_cast<std::uintptr_t>(run.scratch) / sizeof(float)) & 15);
     const auto take = [&](int floats) { return (at += floats) - floats; };
     state = take(panels * run.keys * W);
     reads = take(2 * C * stride), scaled = take(2 * C * stride);
@@ -166,22 +167,6 @@ void read_state(const Chunk& c, const float* s, int keys, const float* scaled, f
   }
   FOURFOLD_UNROLL for (int r = 0; r < R; ++r) FOURFOLD_UNROLL for (int n = 0; n < N; ++n)
       V::store(base + r * W + 16 * n, sum[r][n]);
-}
-
-// Columns of a row that may end within the vector.
-template <class V>
-FOURFOLD_INLINE typename V::F load_some(const float* p, int count) {
-  if (count >= 16) return V::load(p);
-  float lanes[16] = {};
-  if (count > 0) __builtin_memcpy(lanes, p, static_cast<std::size_t>(count) * sizeof(float));
-  return V::load(lanes);
-}
-template <class V>
-FOURFOLD_INLINE void store_some(float* p, int count, typename V::F x) {
-  if (count >= 16) return V::store(p, x);
-  float lanes[16];
-  V::store(lanes, x);
-  if (count > 0) __builtin_memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(float));
 }
 
 // The tokens of a chunk in order, on N vectors of a panel's columns: z, y and out of each from those before it.

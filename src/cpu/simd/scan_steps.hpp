@@ -108,13 +108,12 @@ FOURFOLD_INLINE void sweep(const ScanRun& run, float* s, const ScanToken* last, 
   const float* const key = kUpdate ? last->k : nullptr;
   const float* const b = kUpdate && kErase == Erase::pair ? last->b : nullptr;
   const float decay = kUpdate ? last->decay : 1;
-  [[maybe_unused]] const std::int64_t behind = run.keys * run.state_stride;
-  F y[N], z[N], zs[2][N], os[2][N];  // sums in two chains each, to hide the latency of an addition
+  F y[N], z[N], zs[N], os[N];
   FOURFOLD_UNROLL for (int n = 0; n < N; ++n) {
     if constexpr (kUpdate) y[n] = strip.y[n], z[n] = strip.z[n];
-    zs[0][n] = zs[1][n] = os[0][n] = os[1][n] = L::zero();
+    zs[n] = os[n] = L::zero();
   }
-  const auto row = [&](int i, F(&zc)[N], F(&oc)[N]) __attribute__((always_inline)) {
+  for (int i = 0; i < run.keys; ++i, s += run.state_stride) {
     F x[N];
     FOURFOLD_UNROLL for (int n = 0; n < N; ++n) x[n] = L::load(s + n * L::kLanes);
     if constexpr (kUpdate) {
@@ -125,26 +124,20 @@ FOURFOLD_INLINE void sweep(const ScanRun& run, float* s, const ScanToken* last, 
         FOURFOLD_UNROLL for (int n = 0; n < N; ++n) x[n] = L::fma(side, z[n], x[n]);
       }
       FOURFOLD_UNROLL for (int n = 0; n < N; ++n) L::store(s + n * L::kLanes, x[n]);
-      if constexpr (!kRead)  // the same columns of the state behind this one, most likely the next to be read
-        FOURFOLD_UNROLL for (int n = 0; n < N; ++n) __builtin_prefetch(s + behind + n * L::kLanes);
+      // A line a row of what lies behind this state, most likely the next one: processors look ahead by themselves
+      // while a state is read, but memory would idle while it is written. More lines than these crowd out that reading.
+      if constexpr (!kRead) __builtin_prefetch(run.state + run.keys * run.state_stride + 16 * i);
     }
     if constexpr (kRead) {
       if constexpr (kErase != Erase::none) {
         const auto r = L::set(reads.r[i]);
-        FOURFOLD_UNROLL for (int n = 0; n < N; ++n) zc[n] = L::fma(r, x[n], zc[n]);
+        FOURFOLD_UNROLL for (int n = 0; n < N; ++n) zs[n] = L::fma(r, x[n], zs[n]);
       }
       const auto p = L::set(reads.p[i]);
-      FOURFOLD_UNROLL for (int n = 0; n < N; ++n) oc[n] = L::fma(p, x[n], oc[n]);
+      FOURFOLD_UNROLL for (int n = 0; n < N; ++n) os[n] = L::fma(p, x[n], os[n]);
     }
-    s += run.state_stride;
-  };
-  int i = 0;
-  for (; i + 2 <= run.keys; i += 2) row(i, zs[0], os[0]), row(i + 1, zs[1], os[1]);
-  if (i < run.keys) row(i, zs[0], os[0]);
-  FOURFOLD_UNROLL for (int n = 0; n < N; ++n) {
-    strip.z[n] = L::add(zs[0][n], zs[1][n]);
-    strip.o[n] = L::add(os[0][n], os[1][n]);
   }
+  FOURFOLD_UNROLL for (int n = 0; n < N; ++n) strip.z[n] = zs[n], strip.o[n] = os[n];
 }
 
 // The state's columns [column, column + N vectors) through all tokens.
@@ -174,8 +167,11 @@ void steps_strip(const ScanRun& run, int column) {
 
 template <class V, bool kGated, Erase kErase>
 void steps_of(const ScanRun& run) {
-  constexpr int kWide = V::kScanColumns;
+  constexpr int kWide = V::kScanColumns, kRow = V::kScanRow;
   int column = 0;
+  if (run.count == 1)
+    for (; column + 16 * kRow <= run.values; column += 16 * kRow)
+      steps_strip<V, Lanes<V>, kRow, kGated, kErase>(run, column);
   for (; column + 16 * kWide <= run.values; column += 16 * kWide)
     steps_strip<V, Lanes<V>, kWide, kGated, kErase>(run, column);
   for (; column + 16 <= run.values; column += 16) steps_strip<V, Lanes<V>, 1, kGated, kErase>(run, column);

@@ -51,7 +51,10 @@ consteval Kernels make_table() {
       .argmax = argmax<V>,
       .scan_steps = scan_steps<V>,
       .scan_chunks = scan_chunks<V>,
-      .scan_channel = scan_channel<V>,
+      .scan_channels = scan_channels<V>,
+      .step_sizes = step_sizes<V>,
+      .exps = exps<V>,
+      .sigmoids = sigmoids<V>,
       .multiply_add = multiply_add<V>,
       .sigmoid_gate = sigmoid_gate<V>,
   };

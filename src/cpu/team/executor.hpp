@@ -15,6 +15,7 @@
 #include <mutex>
 #include <vector>
 
+#include "cpu/aligned.hpp"
 #include "cpu/pool.hpp"
 #include "cpu/team/cache.hpp"
 #include "cpu/team/latent.hpp"
@@ -104,17 +105,18 @@ class TeamExecutor : public Executor {
     std::vector<float> states;              // attend: two states for each row of a query tile
     std::vector<const float*> queries;      // attend: query rows and the keys each sees
     std::vector<std::int32_t> first, last;
-    std::vector<int> positions, heads;  // attend with a walk or score of its own: of each query row
-    std::vector<float> map, gate;       // one group of a Map
-    std::vector<float> q, k, v, decay;  // scan: [kScanTokens, head dim]
-    std::vector<float> strength;        // scan: [kScanTokens]
-    std::vector<ScanToken> tokens;      // scan: [kScanTokens]
-    std::vector<float> scan;            // scan: the kernel's scratch
-    std::vector<float> past;            // convolution: [kernel - 1 + kScanTokens, kConvChannels]
-    TeamCache::Scratch leaves;          // attend: leaves put together of smaller pages
-    RouteScratch<float> route;          // a token's choice
-    std::vector<int> ids;               // [max_chosen]
-    std::vector<float> weights;         // [max_chosen]
+    std::vector<int> positions, heads;   // attend with a walk or score of its own: of each query row
+    std::vector<float> map, gate;        // one group of a MapStep
+    std::vector<float> q, k, v, decay;   // scan: [kScanTokens, head dim or kScanChannels]
+    std::vector<float> strength;         // scan: [kScanTokens]
+    std::vector<ScanToken> tokens;       // scan: [kScanTokens]
+    std::vector<ChannelToken> channels;  // scan: [kScanTokens]
+    std::vector<float> scan;             // scan: the kernel's scratch
+    std::vector<float> past;             // convolution: [kernel - 1 + kScanTokens, kConvChannels]
+    TeamCache::Scratch leaves;           // attend: leaves put together of smaller pages
+    RouteScratch<float> route;           // a token's choice
+    std::vector<int> ids;                // [max_chosen]
+    std::vector<float> weights;          // [max_chosen]
     LatentLocal latent;
   };
   // A batch's choices, sorted by expert. A slot is token * chosen + choice.
@@ -169,15 +171,14 @@ class TeamExecutor : public Executor {
   void activate(Activation activation, float* x, int n) const;
   // out = activation(y0) * y1; out may be y0.
   void gate(Activation activation, const float* y0, const float* y1, int n, float* out) const;
-  void add_to(const AddTo& epilogue, const float* x, int n, float* out) const;
   void gather(const Columns& from, int token, int first, int n, float* out) const;
   void scan_head(const TeamScan& step, int head, Local& local);
   void scan_means(const TeamScan& step, int first, int count);
   void scan_channels(const TeamScan& step, int first, int count, Local& local);
   void prepare_scan(const TeamScan& step, int head, int token, int count, Local& local) const;
-  float raw_decay(const TeamScan& step, int token, int i) const;
-  float step_size(const TeamScan& step, int token, int i) const;
-  float log_decay(const TeamScan& step, int token, int head, int key) const;
+  void raw_decays(const TeamScan& step, int token, int first, int n, float* out) const;
+  float step_size(const TeamScan& step, int token, int head) const;
+  void key_decays(const TeamScan& step, int token, int head, float* out) const;
   void convolve(const TeamConv& step, const TeamPiece& piece, Local& local);
   void map_group(const TeamMap& step, int token, int first, Local& local);
   Prepared prepare(Worker& worker, const TeamExperts& step, int tokens);
@@ -219,9 +220,9 @@ class TeamExecutor : public Executor {
   PlanOptions options_;
   TeamPlan plan_;
   TeamCache cache_;
-  std::vector<float> running_;     // states of all scans and convolutions, in the Program's order
-  std::vector<float> checkpoint_;  // the same as they were at position checked_
-  int end_ = 0, checked_ = 0;      // positions evaluated; 0 <= checked_ <= end_
+  AlignedFloats running_;      // states of all scans and convolutions, in the Program's order
+  AlignedFloats checkpoint_;   // the same as they were at position checked_
+  int end_ = 0, checked_ = 0;  // positions evaluated; 0 <= checked_ <= end_
   ChunkQueue queue_;
 
   std::vector<float> arena_;

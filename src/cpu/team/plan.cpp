@@ -202,7 +202,7 @@ struct Resolver {
     const StateSpec& state = program.states[static_cast<std::size_t>(s.state)];
     TeamScan scan{s,
                   state.rows,
-                  state.columns,
+                  s.value.count() / s.heads,
                   state_offset(s.state),
                   s.rates,
                   weights.vector(s.decay_bias),
@@ -213,6 +213,12 @@ struct Resolver {
       scan.rate.assign(rate, rate + program.tensor(s.rate).rows * program.tensor(s.rate).cols);
       for (float& r : scan.rate)
         if (s.rate_is_log) r = -std::exp(r);
+    }
+    if (s.mechanism == Mechanism::mamba) {
+      const std::vector<float> stored = scan.rate;
+      for (std::size_t i = 0; i < stored.size(); ++i)
+        scan.rate[i % static_cast<std::size_t>(scan.keys) * static_cast<std::size_t>(s.heads) +
+                  i / static_cast<std::size_t>(scan.keys)] = stored[i];
     }
     return scan;
   }
@@ -235,7 +241,7 @@ struct Resolver {
     return conv;
   }
 
-  TeamMap operator()(const Map& s) const {
+  TeamMap operator()(const MapStep& s) const {
     if (!s.norm) return {s, nullptr, nullptr, 0};
     return {s, weights.vector(s.norm->weight), weights.vector(s.norm->bias),
             static_cast<int>(program.tensor(s.norm->weight).cols)};
@@ -288,7 +294,8 @@ void size_for(const TeamExperts& step, TeamPlan& plan) {
 
 void size_for(const TeamMap& step, TeamPlan& plan) { plan.max_map = std::max(plan.max_map, step.step.group); }
 void size_for(const TeamScan& step, TeamPlan& plan) {
-  plan.max_head = std::max({plan.max_head, step.keys, step.values});
+  const bool channels = step.step.mechanism == Mechanism::mamba;
+  plan.max_head = std::max({plan.max_head, step.keys, channels ? kScanChannels : step.values});
 }
 void size_for(const TeamConv& step, TeamPlan& plan) { plan.max_kernel = std::max(plan.max_kernel, step.kernel); }
 template <class S>

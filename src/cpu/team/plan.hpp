@@ -107,13 +107,15 @@ struct TeamScan {
   ScanStep step;
   int keys, values;         // dims of a head
   std::size_t state;        // offset of its states in those of all layers
-  std::vector<float> rate;  // A: [heads], of mamba [heads, keys]
+  std::vector<float> rate;  // A: [heads], of mamba [keys, heads]
   const float *bias, *skip;
   int skips;  // 1: one number for all heads
 
   bool delta() const { return step.mechanism == Mechanism::gated_delta || step.mechanism == Mechanism::kimi_delta; }
   bool decay_per_key() const { return step.mechanism == Mechanism::kimi_delta; }
 };
+
+inline constexpr int kScanChannels = 64;  // of Mamba-1 and RWKV-4: what a worker takes at once
 
 // Channels that lie together in a Value.
 struct TeamPiece {
@@ -133,7 +135,7 @@ struct TeamConv {
 inline constexpr int kConvChannels = 64;
 
 struct TeamMap {
-  Map step;
+  MapStep step;
   const float *weight, *bias;  // null: no norm; no mean is subtracted
   int weights;                 // how many: of the row, or of a group
 };
@@ -177,7 +179,7 @@ struct TeamPlan {
   int max_experts = 0, max_chosen = 0;
   int max_unit_rows = 0;  // of the largest unit
   int max_rows = 0;       // of any dot
-  int max_map = 0;        // numbers of a group of any Map
+  int max_map = 0;        // numbers of a group of any MapStep
   int max_head = 0;       // the larger dimension of a scan's head
   int max_kernel = 0;     // of a convolution
 };

@@ -88,7 +88,8 @@ void TeamExecutor::run_unit(const TeamProject& step, const Unit& unit, const Pre
                  },
                  [&](const AddTo& e) {
                    dot(step.dots[0], unit, in, tokens, out_rows(e.out, 0), static_cast<std::size_t>(width(e.out)));
-                   for (int t = 0; t < tokens; ++t) add_to(e, out_rows(e.x, t), unit.rows, out_rows(e.out, t));
+                   for (int t = 0; t < tokens; ++t)
+                     k_.add(out_rows(e.x, t), out_rows(e.out, t), unit.rows, out_rows(e.out, t));
                  },
                  [&](const Gated& e) {
                    dot(step.dots[0], unit, in, tokens, local.out.data(), n);

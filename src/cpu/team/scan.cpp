@@ -14,8 +14,6 @@ namespace {
 
 using simd::kScanTokens;
 
-constexpr int kChannels = 64;  // of Mamba-1, that a worker takes at once
-
 float softplus(float x) { return std::max(x, 0.0f) + std::log1p(std::exp(-std::abs(x))); }
 
 }  // namespace
@@ -27,6 +25,7 @@ void TeamExecutor::reserve_scratch(Local& local) const {
   for (auto* rows : {&local.q, &local.k, &local.v, &local.decay}) rows->resize(head);
   local.strength.resize(kScanTokens);
   local.tokens.resize(kScanTokens);
+  local.channels.resize(kScanTokens);
   local.scan.resize(scan_scratch_floats(plan_.max_head, plan_.max_head));
   local.past.resize(static_cast<std::size_t>(plan_.max_kernel + kScanTokens) * kConvChannels);
 }
@@ -43,11 +42,6 @@ void TeamExecutor::gate(Activation activation, const float* y0, const float* y1,
   for (int i = 0; i < n; ++i) out[i] = activated(activation, y0[i]) * y1[i];
 }
 
-void TeamExecutor::add_to(const AddTo& epilogue, const float* x, int n, float* out) const {
-  if (epilogue.x_scale == 1) return k_.add(x, out, n, out);
-  for (int i = 0; i < n; ++i) out[i] += epilogue.x_scale * x[i];
-}
-
 // Numbers [first, first + n) of an operand, one behind the other.
 void TeamExecutor::gather(const Columns& from, int token, int first, int n, float* out) const {
   const float* row = at(from.value, static_cast<int>(ids_.size()), token);
@@ -62,35 +56,42 @@ void TeamExecutor::gather(const Columns& from, int token, int first, int n, floa
 void TeamExecutor::run_step(Worker& worker, const TeamScan& step) {
   Local& local = locals_[static_cast<std::size_t>(worker.index)];
   if (step.step.mechanism == Mechanism::mamba || step.step.mechanism == Mechanism::rwkv4) {
-    const int blocks = (step.step.heads + kChannels - 1) / kChannels;
-    queue_.each(worker, blocks, [&](std::int64_t block) {
-      const int first = static_cast<int>(block) * kChannels;
-      const int count = std::min(kChannels, step.step.heads - first);
-      step.step.mechanism == Mechanism::mamba ? scan_channels(step, first, count, local)
-                                              : scan_means(step, first, count);
+    const bool mamba = step.step.mechanism == Mechanism::mamba;
+    const int group = mamba ? step.step.heads / step.step.key_heads : step.step.heads;  // channels of a query and key
+    const int blocks = (group + kScanChannels - 1) / kScanChannels;
+    queue_.each(worker, std::int64_t{step.step.heads / group} * blocks, [&](std::int64_t i) {
+      const int block = static_cast<int>(i % blocks) * kScanChannels;
+      const int first = static_cast<int>(i / blocks) * group + block, count = std::min(kScanChannels, group - block);
+      mamba ? scan_channels(step, first, count, local) : scan_means(step, first, count);
     });
     return;
   }
   queue_.each(worker, step.step.heads, [&](std::int64_t head) { scan_head(step, static_cast<int>(head), local); });
 }
 
-float TeamExecutor::raw_decay(const TeamScan& step, int token, int i) const {
-  const Columns& decay = step.step.decay;
-  return decay.scale * at(decay.value, static_cast<int>(ids_.size()), token)[decay.at(i)] +
-         (step.bias ? step.bias[i] : 0);
+// What d is made from, numbers [first, first + n): the operand and its bias.
+void TeamExecutor::raw_decays(const TeamScan& step, int token, int first, int n, float* out) const {
+  gather(step.step.decay, token, first, n, out);
+  if (step.bias) k_.add(out, step.bias + first, n, out);
 }
 
-// d of a token: of head (or channel) i, or of number i of all heads' keys.
-float TeamExecutor::step_size(const TeamScan& step, int token, int i) const {
-  return std::clamp(softplus(raw_decay(step, token, i)), step.step.step_low, step.step.step_high);
+// d of a token and a head.
+float TeamExecutor::step_size(const TeamScan& step, int token, int head) const {
+  float d = 0;
+  raw_decays(step, token, head, 1, &d);
+  return std::clamp(softplus(d), step.step.step_low, step.step.step_high);
 }
 
-// The logarithm of what a key's row of the state is multiplied with.
-float TeamExecutor::log_decay(const TeamScan& step, int token, int head, int key) const {
+// What each key's row of a head's state is multiplied with.
+void TeamExecutor::key_decays(const TeamScan& step, int token, int head, float* out) const {
+  const ScanStep& s = step.step;
   const float rate = step.rate[static_cast<std::size_t>(head)];
-  const int i = head * step.keys + key;
-  if (step.step.floor < 0) return step.step.floor * fourfold::sigmoid(-rate * raw_decay(step, token, i));
-  return rate * step_size(step, token, i);
+  raw_decays(step, token, head * step.keys, step.keys, out);
+  if (s.floor < 0)
+    k_.sigmoids(out, -rate, step.keys, out);
+  else
+    k_.step_sizes(out, s.step_low, s.step_high, step.keys, out);
+  k_.exps(out, s.floor < 0 ? s.floor : rate, step.keys, out);
 }
 
 // Queries, keys, values, decays and strengths of `count` tokens from `token` on, as the kernel takes them.
@@ -113,8 +114,7 @@ void TeamExecutor::prepare_scan(const TeamScan& step, int head, int token, int c
     const float rate = step.rate[static_cast<std::size_t>(head)];
     const float d = step.decay_per_key() || s.mechanism == Mechanism::retention ? 1 : step_size(step, token + t, head);
     if (step.decay_per_key())
-      for (int i = 0; i < keys; ++i)
-        local.decay[static_cast<std::size_t>(row + i)] = fourfold::exp(log_decay(step, token + t, head, i));
+      key_decays(step, token + t, head, local.decay.data() + row);
     else
       local.decay[static_cast<std::size_t>(t)] = fourfold::exp(rate * d);
     float& b = local.strength[static_cast<std::size_t>(t)];
@@ -182,22 +182,31 @@ void TeamExecutor::scan_means(const TeamScan& step, int first, int count) {
     }
 }
 
+// Channels that share query and key, at most kScanChannels of them.
 void TeamExecutor::scan_channels(const TeamScan& step, int first, int count, Local& local) {
   const ScanStep& s = step.step;
-  const int tokens = static_cast<int>(ids_.size()), keys = step.keys;
-  for (int t = 0; t < tokens; ++t) {
-    for (int c = first; c < first + count; ++c) {
-      const int head = c / (s.heads / s.key_heads);
-      if (c == first || c % (s.heads / s.key_heads) == 0) {
-        gather(s.query, t, head * keys, keys, local.q.data());
-        gather(s.key, t, head * keys, keys, local.k.data());
-      }
-      float v = 0;
-      gather(s.value, t, c, 1, &v);
-      const std::size_t row = static_cast<std::size_t>(c) * static_cast<std::size_t>(keys);
-      const float read = k_.scan_channel(running_.data() + step.state + row, step.rate.data() + row, local.k.data(),
-                                         local.q.data(), step_size(step, t, c), v, keys);
-      at(s.out, tokens, t)[c] = s.query_scale * read + (step.skip ? step.skip[step.skips == 1 ? 0 : c] * v : 0);
+  const int tokens = static_cast<int>(ids_.size()), keys = step.keys, key_head = first / (s.heads / s.key_heads);
+  for (int token = 0; token < tokens; token += kScanTokens) {
+    const int block = std::min(kScanTokens, tokens - token);
+    for (int t = 0; t < block; ++t) {
+      float* q = local.q.data() + std::ptrdiff_t{t} * keys;
+      float* k = local.k.data() + std::ptrdiff_t{t} * keys;
+      float* v = local.v.data() + std::ptrdiff_t{t} * kScanChannels;
+      float* d = local.decay.data() + std::ptrdiff_t{t} * kScanChannels;
+      gather(s.query, token + t, key_head * keys, keys, q);
+      gather(s.key, token + t, key_head * keys, keys, k);
+      gather(s.value, token + t, first, count, v);
+      raw_decays(step, token + t, first, count, d);
+      k_.step_sizes(d, s.step_low, s.step_high, count, d);
+      local.channels[static_cast<std::size_t>(t)] = {q, k, v, d, at(s.out, tokens, token + t) + first};
+    }
+    k_.scan_channels({local.channels.data(), block, keys, count, running_.data() + step.state + first, s.heads,
+                      step.rate.data() + first, s.heads});
+    for (int t = 0; t < block; ++t) {
+      const ChannelToken& done = local.channels[static_cast<std::size_t>(t)];
+      if (s.query_scale != 1) k_.scale(done.out, s.query_scale, count);
+      for (int c = 0; step.skip && c < count; ++c)
+        done.out[c] += step.skip[step.skips == 1 ? 0 : first + c] * done.v[c];
     }
   }
 }
@@ -246,7 +255,7 @@ void TeamExecutor::run_step(Worker& worker, const TeamMap& step) {
 }
 
 void TeamExecutor::map_group(const TeamMap& step, int token, int first, Local& local) {
-  const Map& s = step.step;
+  const MapStep& s = step.step;
   const int n = s.group;
   float* x = local.map.data();
   float* gate = local.gate.data();

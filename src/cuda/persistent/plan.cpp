@@ -138,8 +138,6 @@ class Maker {
     for (const Dot& dot : s.dots) {
       if (dot.scale != 1) refuse("a dot's scale is not in {1}");
     }
-    const auto* add = std::get_if<AddTo>(&s.epilogue);
-    if (add && add->x_scale != 1) refuse("the residual's scale is not in {1}");
     if (const auto* append = std::get_if<Append>(&s.epilogue)) {
       if (append->gate.valid()) refuse("a gate beside queries is not in {none}");
       const int dim = program_.caches[static_cast<std::size_t>(append->cache)].head_dim;

@@ -293,7 +293,7 @@ class Gemm {
   // Floats to a token's row.
   __device__ std::int64_t place(int turn) const { return std::int64_t{first_token_ + token_of(turn)} * row_of(p_); }
   __device__ float finished(float y, float residual) const {
-    if (p_.epilogue == DeviceEpilogue::add) return fmaf(p_.residual_scale, residual, y);
+    if (p_.epilogue == DeviceEpilogue::add) return __fadd_rn(residual, y);
     if (p_.epilogue == DeviceEpilogue::append) return y;
     return activated(p_.activation, p_.soft_cap > 0 ? p_.soft_cap * fourfold::tanh(y / p_.soft_cap) : y);
   }

@@ -224,7 +224,7 @@ __device__ __forceinline__ void finish_rows(const DeviceProject& p, int first, i
   if (p.epilogue == DeviceEpilogue::append) {
     __stcg(p.heads.raw + own.first_row + row, y);
   } else if (p.epilogue == DeviceEpilogue::add) {
-    p.out[row] = fmaf(p.residual_scale, p.residual[row], y);
+    p.out[row] = __fadd_rn(p.residual[row], y);
   } else {
     p.out[row] = activated(p.activation, p.soft_cap > 0 ? p.soft_cap * fourfold::tanh(y / p.soft_cap) : y);
   }
