@@ -2,48 +2,19 @@
 // prefill/MECHANISM/FORM: 4096 tokens, operations (7 keys values a token and head) per second and their share of the
 // float32 multiply-add peak, probed here in turns. decode/MECHANISM: one token through layers whose states exceed the
 // caches, bytes (states read and written) per second and their share of the ceiling of an update in place.
-#include <benchmark/benchmark.h>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cmath>
 #include <fourfold/mechanisms.hpp>
 #include <fourfold/scan.hpp>
-#include <functional>
 #include <random>
-#include <vector>
 
-#include "cpu/pool.hpp"
+#include "cpu/aligned.hpp"
 #include "cpu/simd/kernels.hpp"
-#include "cpu/topology.hpp"
-#include "lab/probe.hpp"
+#include "timing.hpp"
 
 namespace fourfold {
 namespace {
 
 constexpr int kHeads = 16, kDim = 128, kTokens = 4096;
-
-// A pool of all processors as a ParallelFor.
-class Processors {
- public:
-  Processors() : pool_(Pool::create(default_threads()).value()) {}
-  template <class F>
-  void operator()(int n, F&& f) const {
-    std::atomic<int> next = 0;
-    (void)pool_->run([&](Worker&) {
-      for (int i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) f(i);
-    });
-  }
-  Pool& pool() const { return *pool_; }
-
- private:
-  std::unique_ptr<Pool> pool_;
-};
-const Processors& processors() {
-  static const Processors all;
-  return all;
-}
 
 std::vector<float> normals(std::size_t n, float scale) {
   std::mt19937 engine(7);
@@ -53,28 +24,10 @@ std::vector<float> normals(std::size_t n, float scale) {
   return all;
 }
 
-double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> all) {
-  std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
-  return all[all.size() / 2];
-}
-
-// Multiply-adds of all processors for about 5 ms, FLOP per second.
-double multiply_add_peak() {
-  const auto& loop = probe_level("").value()->f32_fma;
-  constexpr std::int64_t kIterations = 1 << 20;
-  const double seconds = seconds_of([&] { (void)processors().pool().run([&](Worker&) { loop.run(kIterations); }); });
-  return loop.ops * kIterations * processors().pool().threads() / seconds;
-}
-
 struct Layer {
   int tokens;
-  std::vector<float> q, k, v, out, alpha, beta, gate, states;
+  std::vector<float> q, k, v, out, alpha, beta, gate;
+  AlignedFloats states;
 
   Layer(int tokens, int slots) : tokens(tokens) {
     const std::size_t vectors = static_cast<std::size_t>(tokens) * kHeads;
@@ -109,13 +62,6 @@ struct Layer {
   }
 };
 
-void report(benchmark::State& state, const std::vector<double>& seconds, const std::vector<double>& ceilings,
-            double work, const char* unit) {
-  state.counters[unit] = work / median(seconds);
-  state.counters["ceiling"] = median(ceilings);
-  state.counters["share"] = work / median(seconds) / median(ceilings);
-}
-
 constexpr double kFlops = 7.0 * kDim * kDim * kHeads * kTokens;
 
 // The kernels alone, one head a job.
@@ -124,7 +70,7 @@ void prefill(benchmark::State& state, bool gated, void (*kernel)(const ScanRun&)
   std::vector<ScanToken> tokens;
   for (int head = 0; head < kHeads; ++head)
     for (int t = 0; t < kTokens; ++t) tokens.push_back(layer.token(t, head, gated));
-  std::vector<std::vector<float>> scratch(kHeads, std::vector<float>(scan_scratch_floats(kDim, kDim)));
+  std::vector<AlignedFloats> scratch(kHeads, AlignedFloats(scan_scratch_floats(kDim, kDim)));
   std::vector<double> seconds, peaks;
   for (auto _ : state) {
     seconds.push_back(seconds_of([&] {
@@ -150,7 +96,7 @@ void prefill_strips(benchmark::State& state, bool gated) {
       tokens.push_back(layer.token(t, job / kStrips, gated));
       tokens.back().v += job % kStrips * kScanPanel, tokens.back().out += job % kStrips * kScanPanel;
     }
-  std::vector<std::vector<float>> scratch(kHeads * kStrips, std::vector<float>(scan_scratch_floats(kDim, kScanPanel)));
+  std::vector<AlignedFloats> scratch(kHeads * kStrips, AlignedFloats(scan_scratch_floats(kDim, kScanPanel)));
   std::vector<double> seconds, peaks;
   for (auto _ : state) {
     seconds.push_back(seconds_of([&] {
@@ -164,6 +110,8 @@ void prefill_strips(benchmark::State& state, bool gated) {
   }
   report(state, seconds, peaks, kFlops, "flops");
 }
+
+const std::vector<float> kLogDecays(kHeads, -0.02f), kFactors(kHeads, 0.98f), kWeights(kHeads*kDim, 0.5f);
 
 // The same as a user writes it.
 template <class R>
@@ -183,34 +131,39 @@ void prefill_rule(benchmark::State& state, const R& rule) {
   report(state, seconds, peaks, kFlops, "flops");
 }
 
-// One token through kLayers layers; the ceiling is x <- a x + b over the same bytes.
+// f(worker, layer, head) for every head of every layer, a barrier behind each layer, as a model decodes; nothing of the
+// states is in the caches before, neither in the reader's nor in another core's.
+template <class F>
+double seconds_of_heads(const AlignedFloats& states, int layers, F&& f) {
+  probe_level("").value()->flush(states.data(), states.size() * sizeof(float));
+  return seconds_of([&] {
+    (void)processors().pool().run([&](Worker& worker) {
+      const Share mine = worker.share(kHeads);
+      for (int layer = 0; layer < layers; ++layer, worker.barrier())
+        for (auto head = static_cast<int>(mine.begin); head < static_cast<int>(mine.end); ++head) f(layer, head);
+    });
+  });
+}
+
+// One token through kLayers layers; the ceiling is x <- a x over the same bytes.
 void decode(benchmark::State& state, bool gated) {
   constexpr int kLayers = 128;
   Layer layer(1, kLayers);
   std::vector<ScanToken> tokens;
   for (int head = 0; head < kHeads; ++head) tokens.push_back(layer.token(0, head, gated));
-  std::vector<std::vector<float>> scratch(kHeads, std::vector<float>(scan_scratch_floats(kDim, kDim)));
-  const double bytes = 2.0 * kLayers * kHeads * kDim * kDim * sizeof(float);
+  std::vector<AlignedFloats> scratch(kHeads, AlignedFloats(scan_scratch_floats(kDim, kDim)));
+  const auto state_of = [&](int l, int head) {
+    return &layer.states[(static_cast<std::size_t>(l) * kHeads + static_cast<std::size_t>(head)) * kDim * kDim];
+  };
+  const double bytes = 2.0 * static_cast<double>(layer.states.size()) * sizeof(float);
   std::vector<double> seconds, ceilings;
   for (auto _ : state) {
-    seconds.push_back(seconds_of([&] {
-      (void)processors().pool().run([&](Worker& worker) {
-        const Share mine = worker.share(kHeads);
-        for (int l = 0; l < kLayers; ++l) {
-          for (auto head = static_cast<std::size_t>(mine.begin); head < static_cast<std::size_t>(mine.end); ++head)
-            scan_steps({&tokens[head], 1, kDim, kDim,
-                        &layer.states[(static_cast<std::size_t>(l) * kHeads + head) * kDim * kDim], kDim, gated, false,
-                        Erase::own_key, scratch[head].data()});
-          worker.barrier();
-        }
-      });
+    seconds.push_back(seconds_of_heads(layer.states, kLayers, [&](int l, int head) {
+      const auto h = static_cast<std::size_t>(head);
+      scan_steps({&tokens[h], 1, kDim, kDim, state_of(l, head), kDim, gated, false, Erase::own_key, scratch[h].data()});
     }));
-    ceilings.push_back(bytes / seconds_of([&] {
-                         (void)processors().pool().run([&](Worker& worker) {
-                           const Share mine = worker.share(static_cast<std::int64_t>(layer.states.size()), 4096);
-                           simd::kernels().scale(&layer.states[static_cast<std::size_t>(mine.begin)], 0.999f,
-                                                 static_cast<int>(mine.end - mine.begin));
-                         });
+    ceilings.push_back(bytes / seconds_of_heads(layer.states, kLayers, [&](int l, int head) {
+                         simd::kernels().scale(state_of(l, head), 0.999f, kDim * kDim);
                        }));
   }
   report(state, seconds, ceilings, bytes, "bytes_per_s");
@@ -222,6 +175,11 @@ BENCHMARK_CAPTURE(prefill, kimi_delta / chunks, true, scan_chunks)->Iterations(1
 BENCHMARK_CAPTURE(prefill, kimi_delta / steps, true, scan_steps)->Iterations(15)->UseRealTime();
 BENCHMARK_CAPTURE(prefill_strips, gated_delta_net, false)->Iterations(15)->UseRealTime();
 BENCHMARK_CAPTURE(prefill_strips, kimi_delta, true)->Iterations(15)->UseRealTime();
+BENCHMARK_CAPTURE(prefill_rule, retention, Retention{kFactors})->Iterations(15)->UseRealTime();
+BENCHMARK_CAPTURE(prefill_rule, gla, Gla{})->Iterations(15)->UseRealTime();
+BENCHMARK_CAPTURE(prefill_rule, mamba2, Mamba2{kLogDecays})->Iterations(15)->UseRealTime();
+BENCHMARK_CAPTURE(prefill_rule, rwkv6, (Rwkv6{Rows{kWeights.data(), kHeads, kDim}}))->Iterations(15)->UseRealTime();
+BENCHMARK_CAPTURE(prefill_rule, rwkv7, Rwkv7{})->Iterations(15)->UseRealTime();
 BENCHMARK_CAPTURE(prefill_rule, gated_delta_net, GatedDeltaNet{})->Iterations(15)->UseRealTime();
 BENCHMARK_CAPTURE(prefill_rule, kimi_delta, KimiDelta{})->Iterations(15)->UseRealTime();
 BENCHMARK_CAPTURE(decode, gated_delta_net, false)->Iterations(40)->UseRealTime();
