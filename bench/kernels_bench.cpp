@@ -124,7 +124,7 @@ void attend(benchmark::State& state, Storage type, int positions) {
     for (int block = 0; block < kv_heads * keys / kBlockKeys; ++block)
       table.attend({type,
                     {d, d},
-                    leaves.data() + std::ptrdiff_t{block} * 16,
+                    leaves.data() + std::ptrdiff_t{block} * (kBlockKeys / kLeafKeys),
                     0,
                     static_cast<int>(queries),
                     rows.data(),
@@ -164,8 +164,8 @@ void attend_latent(benchmark::State& state, Storage type) {
   leaves.push_back(nullptr);
   for (auto _ : state) {
     for (int block = 0; block < sequences * keys / kBlockKeys; ++block)
-      table.attend({type, shape, leaves.data() + std::ptrdiff_t{block} * 16, 0, heads, rows.data(), first.data(),
-                    last.data(), 0.1f, 0, states.data(), stride});
+      table.attend({type, shape, leaves.data() + std::ptrdiff_t{block} * (kBlockKeys / kLeafKeys), 0, heads,
+                    rows.data(), first.data(), last.data(), 0.1f, 0, states.data(), stride});
     benchmark::ClobberMemory();
   }
   const double passes = static_cast<double>(state.iterations()) * sequences;

@@ -32,6 +32,15 @@ inline void relax() noexcept {
 #endif
 }
 
+// Starts to bring a line here for writing.
+inline void fetch_to_write(const void* p) noexcept {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));
+#else
+  __builtin_prefetch(p, 1);
+#endif
+}
+
 // Waits in steps: spins, then gives the processor away, then sleeps. Threads that must take turns skip the spinning.
 class Backoff {
  public:
@@ -157,38 +166,51 @@ class Pool {
   alignas(kLine) std::atomic<bool> busy_{false};
 };
 
-// Hands out chunks 0 .. n - 1 to the workers of a run as they ask. Each worker starts with a part of its own and, when
-// that is used up, helps the others. Which worker gets a chunk depends on timing: results must not depend on it.
+// Hands out chunks 0 .. n - 1 to the workers of a run as they ask. Each worker starts with a part of its own, whose
+// first chunk nobody else takes, and, when that is used up, helps the others. Which worker gets a chunk depends on
+// timing: results must not depend on it.
 //
-// Never reset: in every phase each worker meets every part's end exactly once, so a part's counter advances by a known
-// amount and each worker knows where the next phase starts. All workers take part in every phase, with the same n, and
-// there is a barrier between two phases.
+// All workers take part in every phase, with the same n, and there is a barrier between two phases. A part's counter
+// holds the phase it counts for: whoever comes first in a phase opens it, nobody resets it. A counter that another
+// worker wrote takes as long to come as a barrier: it is fetched during the first chunk, and a worker whose own counter
+// says that all others are done asks for no more.
 class ChunkQueue {
  public:
-  explicit ChunkQueue(int workers) : parts_(static_cast<std::size_t>(workers)) {
-    for (Part& part : parts_) part.bases.resize(parts_.size() + kLine / sizeof(std::int64_t));
-  }
+  explicit ChunkQueue(int workers) : parts_(static_cast<std::size_t>(workers)) {}
 
   // Calls f(chunk) for each chunk that this worker gets.
   template <class F>
   void each(const Worker& worker, std::int64_t n, F&& f) {
     const auto count = static_cast<std::int64_t>(parts_.size());
-    std::vector<std::int64_t>& bases = parts_[static_cast<std::size_t>(worker.index)].bases;
+    const std::uint64_t phase = ++parts_[static_cast<std::size_t>(worker.index)].phase;
     for (std::int64_t turn = 0; turn < count; ++turn) {
       const std::int64_t part = (worker.index + turn) % count;
       const std::int64_t first = n * part / count, size = n * (part + 1) / count - first;
-      std::int64_t& base = bases[static_cast<std::size_t>(part)];
-      std::atomic<std::int64_t>& next = parts_[static_cast<std::size_t>(part)].next;
-      for (std::int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed) - base) < size;) f(first + i);
-      base += size + count;
+      std::atomic<std::uint64_t>& next = parts_[static_cast<std::size_t>(part)].next;
+      if (turn == 0) {
+        fetch_to_write(&next);
+        if (size > 0) f(first);
+      }
+      std::int64_t i;
+      while ((i = claim(next, phase)) < size) f(first + i);
+      if (turn == 0 && i - std::max<std::int64_t>(size, 1) == count - 1) return;  // all others came, their own used up
     }
   }
 
  private:
+  static constexpr int kPhaseShift = 32;
   struct alignas(kLine) Part {
-    std::atomic<std::int64_t> next{0};
-    alignas(kLine) std::vector<std::int64_t> bases;  // this worker's view of where each part's current phase starts
+    std::atomic<std::uint64_t> next{0};     // phase, then the next chunk; an open part's own first chunk is taken
+    alignas(kLine) std::uint64_t phase{0};  // phases its worker has entered
   };
+
+  static std::int64_t claim(std::atomic<std::uint64_t>& next, std::uint64_t phase) {
+    std::uint64_t seen = next.load(std::memory_order_relaxed);
+    const std::uint64_t open = phase << kPhaseShift;
+    if (seen < open) next.compare_exchange_strong(seen, open + 1, std::memory_order_relaxed);
+    return static_cast<std::int64_t>(next.fetch_add(1, std::memory_order_relaxed) - open);
+  }
+
   std::vector<Part> parts_;
 };
 

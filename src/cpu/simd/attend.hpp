@@ -13,6 +13,7 @@
 namespace fourfold::simd {
 namespace {
 
+inline constexpr std::size_t kFirstBytes = 16384;  // fetched before a block's first leaf is read
 inline constexpr float kMinusInfinity = -__builtin_inff();
 
 // Where a query's running sums lie in its state.
@@ -146,6 +147,7 @@ template <class V, class Source>
 void add_leaf(const AttendArgs& args, const Source& source, const Group<V::kQueries>& group, float (*p)[kLeafKeys]) {
   int first = 0, last = kLeafKeys;  // what all of them see
   for (int i = 0; i < group.count; ++i) {
+    source.near_query(i, group.count);
     soften<V>(args, p[i], group.first[i], group.last[i], group.state[i]);
     first = group.first[i] > first ? group.first[i] : first;
     last = group.last[i] < last ? group.last[i] : last;
@@ -259,17 +261,20 @@ void widen(const Source& source, KvShape shape, float* leaf) {
 
 template <class V, Storage kType>
 FOURFOLD_INLINE void attend_few(const AttendArgs& args, const std::uint8_t* leaf, const std::uint8_t* next, int key) {
-  attend_group<V>(args, LeafSource<V, kType, true>(leaf, next, args.shape), key, 0, args.queries);
+  if (leaf_layout(kType, args.shape).bytes <= kSmallLeaf)
+    attend_group<V>(args, LeafSource<V, kType, Fetch::whole>(leaf, next, args.shape), key, 0, args.queries);
+  else
+    attend_group<V>(args, LeafSource<V, kType, Fetch::half>(leaf, next, args.shape), key, 0, args.queries);
 }
 
 template <class V, Storage kType>
 [[gnu::noinline]] void attend_many(const AttendArgs& args, const std::uint8_t* leaf, int key) {
   alignas(64) float wide[kType == Storage::f32 ? 1 : 2 * kMaxHeadDim * kLeafKeys];
   if constexpr (kType != Storage::f32) {
-    widen<V>(LeafSource<V, kType, false>(leaf, nullptr, args.shape), args.shape, wide);
+    widen<V>(LeafSource<V, kType, Fetch::none>(leaf, leaf, args.shape), args.shape, wide);
     leaf = reinterpret_cast<const std::uint8_t*>(wide);
   }
-  const LeafSource<V, Storage::f32, false> floats(leaf, nullptr, args.shape);
+  const LeafSource<V, Storage::f32, Fetch::none> floats(leaf, leaf, args.shape);
   for (int i = 0; i < args.queries; i += V::kQueries)
     attend_group<V>(args, floats, key, i, i + V::kQueries < args.queries ? i + V::kQueries : args.queries);
 }
@@ -299,12 +304,17 @@ void attend_type(const AttendArgs& args) {
     begin = args.first[i] < begin ? args.first[i] : begin;
     end = args.last[i] > end ? args.last[i] : end;
   }
+  const bool few = args.queries <= V::kQueries;
+  const std::size_t leaf_bytes = leaf_layout(kType, args.shape).bytes;
+  if (few && begin < end)
+    prefetch(args.leaves[begin / kLeafKeys] + args.offset,
+             static_cast<int>(leaf_bytes < kFirstBytes ? leaf_bytes : kFirstBytes));
   for (int key = begin / kLeafKeys * kLeafKeys; key < end; key += kLeafKeys) {
     const std::uint8_t* const* leaves = args.leaves + key / kLeafKeys;
     const std::uint8_t* leaf = leaves[0] + args.offset;
     if (args.shape.keys_only)
       attend_rows<V, kType>(args, leaf, key);
-    else if (args.queries <= V::kQueries)
+    else if (few)
       attend_few<V, kType>(args, leaf, (leaves[1] ? leaves[1] : leaves[0]) + args.offset, key);
     else
       attend_many<V, kType>(args, leaf, key);

@@ -15,6 +15,7 @@ struct RowSource {
   const float* rows;
   int stride;  // D padded to 16
 
+  FOURFOLD_INLINE void near_query(int, int) {}
   FOURFOLD_INLINE void near_value(int, int, int) {}
   [[gnu::always_inline]] typename V::F value(int key, int i) const { return V::load(rows + key * stride + 16 * i); }
 };

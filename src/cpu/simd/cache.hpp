@@ -9,28 +9,74 @@ namespace {
 
 // ---- sources: key(d, c) is keys 16c.. of dimension d; value(key, i) is dimensions 16i.. of a key; 16 of each
 //
-// A streaming source fetches ahead by half a leaf: V while K is read (near_key), the next leaf's K while V is read
-// (near_value). Without that a core gets half of its share of the memory.
+// A streaming source fetches what is read some 16 KB later: without that a core gets half of its share of the memory.
+enum class Fetch {
+  none,
+  half,   // a large leaf: V while K is read (near_key), the next leaf's K while V is read (near_value)
+  whole,  // a small one: all of the next leaf, in even steps while scores are made, turned into weights (near_query)
+          // and values added: a pause of 100 ns would let the queue of misses run dry
+};
+inline constexpr std::size_t kSmallLeaf = 24 << 10;
 
-template <class V, Storage kType, bool kStream>
-struct LeafSource {
-  static constexpr int kSize = kType == Storage::f32 ? 4 : 2;
-  const std::uint8_t *k, *v, *next;
-  std::size_t v_row;
-  [[gnu::always_inline]] LeafSource(const std::uint8_t* leaf, const std::uint8_t* next, KvShape shape)
-      : k(leaf), next(next) {
-    const LeafLayout at = leaf_layout(kType, shape);
-    v = leaf + at.v;
-    v_row = static_cast<std::size_t>(at.v_row) * kSize;
+// Steps of Fetch::whole through the next leaf.
+template <Fetch kFetch>
+struct Steps {
+  Steps(KvShape, LeafLayout) {}
+};
+template <>
+struct Steps<Fetch::whole> {
+  int key, value;         // bytes for each dimension of a key, each 16 numbers of a value
+  int queries, at_query;  // bytes for all queries, and where they begin
+  int vectors;            // of a row of values
+
+  [[gnu::always_inline]] Steps(KvShape shape, LeafLayout at) : vectors(at.v_row / 16) {
+    const int bytes = static_cast<int>(at.bytes);
+    queries = bytes / (shape.key + 32) * 32;  // a query's weights cost as much as 32 dimensions
+    at_query = (bytes - queries) / 2;
+    key = at_query / shape.key + 1;
+    value = at_query / (kLeafKeys * vectors) + 1;
   }
+};
+
+// What both kinds of leaves share. kSize: bytes of a number.
+template <Fetch kFetch, int kSize>
+struct Streamed {
+  const std::uint8_t *k, *v, *next;
+  std::size_t v_row;  // bytes
+  [[no_unique_address]] Steps<kFetch> steps;
+
+  [[gnu::always_inline]] Streamed(const std::uint8_t* leaf, const std::uint8_t* next, KvShape shape, LeafLayout at)
+      : k(leaf), v(leaf + at.v), next(next), v_row(static_cast<std::size_t>(at.v_row) * kSize), steps(shape, at) {}
   [[gnu::always_inline]] void near_key(int d) const {
-    if constexpr (kStream) prefetch(v + d * kLeafKeys * kSize, kLeafKeys * kSize);
+    if constexpr (kFetch == Fetch::half) prefetch(v + d * kLeafKeys * kSize, kLeafKeys * kSize);
+    if constexpr (kFetch == Fetch::whole) prefetch(next + d * steps.key, kLeafKeys * kSize);
+  }
+  [[gnu::always_inline]] void near_query(int i, int n) const {
+    if constexpr (kFetch == Fetch::whole) prefetch(next + steps.at_query + steps.queries / n * i, steps.queries / n);
   }
   [[gnu::always_inline]] void near_value(int key, int i, int n) const {
-    if constexpr (kStream) prefetch(next + key * v_row + 16 * i * kSize, 16 * n * kSize);
+    if constexpr (kFetch == Fetch::half) prefetch(next + key * v_row + 16 * i * kSize, 16 * n * kSize);
+    if constexpr (kFetch == Fetch::whole)
+      prefetch(next + steps.at_query + steps.queries + (key * steps.vectors + i) * steps.value, 16 * n * kSize);
   }
-  [[gnu::always_inline]] typename V::F key(int d, int c) const { return read(k + (d * kLeafKeys + 16 * c) * kSize); }
-  [[gnu::always_inline]] typename V::F value(int key, int i) const { return read(v + key * v_row + 16 * i * kSize); }
+};
+
+template <Storage kType>
+inline constexpr int kNumberBytes = kType == Storage::f32    ? 4
+                                    : kType == Storage::q8_0 ? 1
+                                                             : 2;
+
+template <class V, Storage kType, Fetch kFetch>
+struct LeafSource : Streamed<kFetch, kNumberBytes<kType>> {
+  static constexpr int kSize = kNumberBytes<kType>;
+  [[gnu::always_inline]] LeafSource(const std::uint8_t* leaf, const std::uint8_t* next, KvShape shape)
+      : Streamed<kFetch, kSize>(leaf, next, shape, leaf_layout(kType, shape)) {}
+  [[gnu::always_inline]] typename V::F key(int d, int c) const {
+    return read(this->k + (d * kLeafKeys + 16 * c) * kSize);
+  }
+  [[gnu::always_inline]] typename V::F value(int key, int i) const {
+    return read(this->v + key * this->v_row + 16 * i * kSize);
+  }
 
  private:
   FOURFOLD_INLINE typename V::F read(const std::uint8_t* p) {
@@ -43,28 +89,22 @@ struct LeafSource {
   }
 };
 
-template <class V, bool kStream>
-struct LeafSource<V, Storage::q8_0, kStream> {
-  const std::uint8_t *k, *k_scales, *v, *v_scales, *next;
+template <class V, Fetch kFetch>
+struct LeafSource<V, Storage::q8_0, kFetch> : Streamed<kFetch, 1> {
+  const std::uint8_t *k_scales, *v_scales;
   int d;  // of values
   [[gnu::always_inline]] LeafSource(const std::uint8_t* leaf, const std::uint8_t* next, KvShape shape)
-      : k(leaf), next(next), d(shape.value) {
+      : Streamed<kFetch, 1>(leaf, next, shape, leaf_layout(Storage::q8_0, shape)), d(shape.value) {
     const LeafLayout at = leaf_layout(Storage::q8_0, shape);
     k_scales = leaf + at.k_scales;
-    v = leaf + at.v;
     v_scales = leaf + at.v_scales;
   }
-  [[gnu::always_inline]] void near_key(int i) const {
-    if constexpr (kStream) prefetch(v + i * kLeafKeys, kLeafKeys);
-  }
-  [[gnu::always_inline]] void near_value(int key, int i, int n) const {
-    if constexpr (kStream) prefetch(next + key * d + 16 * i, 16 * n);
-  }
   [[gnu::always_inline]] typename V::F key(int i, int c) const {
-    return V::mul(V::load_s8(k + i * kLeafKeys + 16 * c), V::load_f16(k_scales + 2 * (i / 32 * kLeafKeys + 16 * c)));
+    return V::mul(V::load_s8(this->k + i * kLeafKeys + 16 * c),
+                  V::load_f16(k_scales + 2 * (i / 32 * kLeafKeys + 16 * c)));
   }
   [[gnu::always_inline]] typename V::F value(int key, int i) const {
-    return V::mul(V::load_s8(v + key * d + 16 * i), V::splat_f16(v_scales + 2 * (key * (d / 32) + i / 2)));
+    return V::mul(V::load_s8(this->v + key * d + 16 * i), V::splat_f16(v_scales + 2 * (key * (d / 32) + i / 2)));
   }
 };
 

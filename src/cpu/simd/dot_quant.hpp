@@ -124,6 +124,9 @@ template <class V, class Load>
 void dot_quant_one(const DotArgs& args) {
   const int blocks = args.k / (32 * Load::kSubs);
   const std::uint8_t* block = args.tiles;
+  const std::int64_t bytes = std::int64_t{(args.rows + kTileRows - 1) / kTileRows} * blocks * Load::kBytes;
+  // Faster than the misses that a core has in flight by itself.
+  prefetch(block, bytes < kPrefetchBytes ? static_cast<int>(bytes) : kPrefetchBytes);
   for (int row = 0; row < args.rows; row += kTileRows) {
     const std::uint8_t* x = args.row(0);
     typename V::F acc[1][1] = {{V::zero()}};

@@ -1,6 +1,6 @@
 // Attend on the team. Bits: every query row meets its keys in blocks of 1024 absolute positions, a fresh state each,
-// merged left to right, whoever computes them. Few queries: items are (kv head, block, some of its query heads), and
-// the last worker to finish a kv head merges. Many: items are (kv head, tile of query positions), whole walks.
+// merged left to right, whoever computes them. One query: items are (kv head, block, some of its query heads), and the
+// last worker to finish a kv head merges. Many: items are (kv head, tile of query positions), whole walks.
 #include <algorithm>
 #include <numeric>
 
@@ -87,43 +87,64 @@ void TeamExecutor::gate_head(const TeamAttend& step, int token, int head, int co
   k_.sigmoid_gate(at(step.gate, tokens, token) + std::ptrdiff_t{head} * columns, out, columns, out);
 }
 
+// Many blocks: each worker takes as many as any other. Few: as many keys, in order of kv heads, blocks and query heads;
+// what it takes of a block is one call.
 void TeamExecutor::attend_blocks(Worker& worker, const TeamAttend& step) {
-  Local& local = locals_[static_cast<std::size_t>(worker.index)];
   const int group = step.heads / step.kv_heads;
   const int begin = first_visible(step, position_), end = position_ + 1;
   const int first_block = begin / kBlockKeys, blocks = (end - 1) / kBlockKeys - first_block + 1;
-  // Query heads of a group go apart only when there would be too few items to share evenly.
-  const int parts = step.kv_heads * blocks >= 4 * worker.count ? 1 : group;
-  const int heads = group / parts;
-  const std::size_t state = simd::state_floats(step.shape.value);
-  const auto state_of = [&](int head, int block) {
-    return states_.data() +
-           (static_cast<std::size_t>(head) * static_cast<std::size_t>(blocks_) + static_cast<std::size_t>(block)) *
-               state;
-  };
-  const Share share = worker.share(std::int64_t{step.kv_heads} * blocks * parts);
-  for (std::int64_t item = share.begin; item < share.end; ++item) {
-    const int part = static_cast<int>(item % parts), kv_head = static_cast<int>(item / parts / blocks);
-    const int block = static_cast<int>(item / parts % blocks), base = (first_block + block) * kBlockKeys;
-    const int head = kv_head * group + part * heads;
-    local.queries.clear();
-    for (int h = head; h < head + heads; ++h)
-      local.queries.push_back(at(step.query, 1) + std::ptrdiff_t{h} * step.shape.key);
-    local.positions.assign(static_cast<std::size_t>(heads), position_);
-    local.heads.resize(static_cast<std::size_t>(heads));
-    std::iota(local.heads.begin(), local.heads.end(), head);
-    local.first.assign(static_cast<std::size_t>(heads), std::max(0, begin - base));
-    local.last.assign(static_cast<std::size_t>(heads), std::min(kBlockKeys, end - base));
-    attend_block(step, kv_head, first_block + block, heads, local.states.data(), local);
-    for (int h = 0; h < heads; ++h)
-      std::copy_n(local.states.data() + static_cast<std::size_t>(h) * state, state, state_of(head + h, block));
-    std::atomic<int>& done = done_[static_cast<std::size_t>(kv_head)];
-    if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < blocks * parts) continue;
-    done.store(0, std::memory_order_relaxed);
-    for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-      for (int b = 1; b < blocks; ++b) k_.merge(state_of(h, 0), state_of(h, b), step.shape.value);
-      finish_head(step, state_of(h, 0), 0, h);
+  if (step.kv_heads * blocks >= 4 * worker.count) {
+    const Share share = worker.share(std::int64_t{step.kv_heads} * blocks);
+    for (auto item = static_cast<int>(share.begin); item < share.end; ++item)
+      attend_heads(worker, step, item / blocks * group, group, item % blocks, blocks);
+    return;
+  }
+  const std::int64_t total = std::int64_t{step.heads} * (end - begin);
+  const std::int64_t from = total * worker.index / worker.count, to = total * (worker.index + 1) / worker.count;
+  std::int64_t at = 0;
+  for (int kv_head = 0; kv_head < step.kv_heads; ++kv_head)
+    for (int block = 0; block < blocks; ++block) {
+      const int base = (first_block + block) * kBlockKeys;
+      const int keys = std::min(kBlockKeys, end - base) - std::max(0, begin - base);
+      int head = 0, heads = 0;
+      for (int h = 0; h < group; ++h, at += keys) {
+        const std::int64_t middle = at + keys / 2;
+        if (middle < from || middle >= to) continue;
+        if (heads++ == 0) head = h;
+      }
+      if (heads > 0) attend_heads(worker, step, kv_head * group + head, heads, block, blocks);
     }
+}
+
+// `heads` query heads of one kv head over one of the token's blocks; who finishes a kv head's last one merges.
+void TeamExecutor::attend_heads(Worker& worker, const TeamAttend& step, int head, int heads, int block, int blocks) {
+  Local& local = locals_[static_cast<std::size_t>(worker.index)];
+  const int group = step.heads / step.kv_heads, kv_head = head / group;
+  const int begin = first_visible(step, position_), end = position_ + 1;
+  const int absolute = begin / kBlockKeys + block, base = absolute * kBlockKeys;
+  const auto count = static_cast<std::size_t>(heads);
+  const std::size_t state = simd::state_floats(step.shape.value);
+  const auto state_of = [&](int h, int b) {
+    return states_.data() +
+           (static_cast<std::size_t>(h) * static_cast<std::size_t>(blocks_) + static_cast<std::size_t>(b)) * state;
+  };
+  local.queries.clear();
+  for (int h = head; h < head + heads; ++h)
+    local.queries.push_back(at(step.query, 1) + std::ptrdiff_t{h} * step.shape.key);
+  local.positions.assign(count, position_);
+  local.heads.resize(count);
+  std::iota(local.heads.begin(), local.heads.end(), head);
+  local.first.assign(count, std::max(0, begin - base));
+  local.last.assign(count, std::min(kBlockKeys, end - base));
+  attend_block(step, kv_head, absolute, heads, local.states.data(), local);
+  for (int h = 0; h < heads; ++h)
+    std::copy_n(local.states.data() + static_cast<std::size_t>(h) * state, state, state_of(head + h, block));
+  std::atomic<int>& done = done_[static_cast<std::size_t>(kv_head)];
+  if (done.fetch_add(heads, std::memory_order_acq_rel) + heads < blocks * group) return;
+  done.store(0, std::memory_order_relaxed);
+  for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+    for (int b = 1; b < blocks; ++b) k_.merge(state_of(h, 0), state_of(h, b), step.shape.value);
+    finish_head(step, state_of(h, 0), 0, h);
   }
 }
 

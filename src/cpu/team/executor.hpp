@@ -191,6 +191,7 @@ class TeamExecutor : public Executor {
                      float* out) const;
 
   void attend_blocks(Worker& worker, const TeamAttend& step);
+  void attend_heads(Worker& worker, const TeamAttend& step, int head, int heads, int block, int blocks);
   void attend_tiles(Worker& worker, const TeamAttend& step);
   void attend_tile(const TeamAttend& step, int kv_head, int token, int count, Local& local);
   void finish_head(const TeamAttend& step, const float* state, int token, int head) const;

@@ -48,20 +48,19 @@ std::vector<Unit> make_units(const std::vector<TeamDot>& dots, const ProjectEpil
   return units;
 }
 
-// A worker's even share of the bytes, [begin, end) of the total, in stretches. Neighbouring units of one dot become
-// one.
-std::vector<Unit> make_share(const std::vector<Unit>& units, std::int64_t begin, std::int64_t end) {
+// A worker's units in stretches. Neighbouring units of one dot become one.
+std::vector<Unit> join(const std::vector<Unit>& units) {
+  std::int64_t total = 0, at = 0;
+  for (const Unit& u : units) total += u.bytes;
   std::vector<Unit> stretches;
-  std::int64_t at = 0;
-  double piece_end = static_cast<double>(begin);
+  double piece_end = 0;
   for (const Unit& unit : units) {
     const std::int64_t middle = at + unit.bytes / 2;
     at += unit.bytes;
-    if (middle < begin || middle >= end) continue;
     const bool fresh = static_cast<double>(middle) >= piece_end;
     if (fresh)
       piece_end +=
-          (stretches.empty() ? kLongStretch : (1 - kLongStretch) / kShortStretches) * static_cast<double>(end - begin);
+          (stretches.empty() ? kLongStretch : (1 - kLongStretch) / kShortStretches) * static_cast<double>(total);
     if (fresh || stretches.back().dot != unit.dot) {
       stretches.push_back(unit);
     } else {
@@ -72,14 +71,46 @@ std::vector<Unit> make_share(const std::vector<Unit>& units, std::int64_t begin,
   return stretches;
 }
 
-std::vector<Unit> make_stretches(const std::vector<Unit>& units, int workers) {
-  std::int64_t total = 0;
+// Each worker's units. Key/value heads come first, in even groups: attention shares its heads alike, and a leaf just
+// appended to is read by the core that wrote it. The other units even the bytes out.
+std::vector<std::vector<Unit>> share_units(const std::vector<Unit>& units, int workers) {
+  std::vector<std::vector<Unit>> shares(static_cast<std::size_t>(workers));
+  const auto is_pair = [](const Unit& u) { return u.dot == 1; };
+  const auto pairs = std::count_if(units.begin(), units.end(), is_pair);
+  std::int64_t total = 0, rest = 0, pair = 0;
+  std::vector<std::int64_t> wanted(shares.size());
   for (const Unit& u : units) total += u.bytes;
-  std::vector<std::vector<Unit>> shares;
+  std::fill(wanted.begin(), wanted.end(), total / workers);
+  for (const Unit& u : units) {
+    if (!is_pair(u)) {
+      rest += u.bytes;
+      continue;
+    }
+    const auto w = static_cast<std::size_t>((2 * pair++ + 1) * workers / (2 * pairs));
+    shares[w].push_back(u);
+    wanted[w] = std::max<std::int64_t>(0, wanted[w] - u.bytes);
+  }
+  const double scale = static_cast<double>(rest) /
+                       static_cast<double>(std::max<std::int64_t>(1, std::reduce(wanted.begin(), wanted.end())));
+  std::size_t w = 0;
+  std::int64_t at = 0;
+  double end = static_cast<double>(wanted[0]) * scale;
+  for (const Unit& u : units) {
+    if (is_pair(u)) continue;
+    while (w + 1 < shares.size() && static_cast<double>(at + u.bytes / 2) >= end)
+      end += static_cast<double>(wanted[++w]) * scale;
+    shares[w].push_back(u);
+    at += u.bytes;
+  }
+  return shares;
+}
+
+std::vector<Unit> make_stretches(const std::vector<Unit>& units, int workers) {
+  std::vector<std::vector<Unit>> shares = share_units(units, workers);
   std::size_t most = 0;
-  for (int w = 0; w < workers; ++w) {
-    shares.push_back(make_share(units, total * w / workers, total * (w + 1) / workers));
-    most = std::max(most, shares.back().size());
+  for (auto& share : shares) {
+    share = join(share);
+    most = std::max(most, share.size());
   }
   std::vector<Unit> stretches;
   for (auto& share : shares) {
