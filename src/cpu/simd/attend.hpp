@@ -197,7 +197,8 @@ void scale_scores(const AttendArgs& args, float (&s)[kLeafKeys]) {
 
 // The same where the walk or the score is the caller's: a walk that leaves each query one run costs no more.
 template <class V, class Source>
-void attend_hooked_leaf(const AttendArgs& args, const Source& source, int key, const Group<V::kQueries>& group) {
+[[gnu::noinline]] void attend_hooked_leaf(const AttendArgs& args, const Source& source, int key,
+                                          const Group<V::kQueries>& group) {
   alignas(64) float p[V::kQueries][kLeafKeys];
   const AttendHook& hook = *args.hook;
   std::uint64_t visible[V::kQueries];
