@@ -125,8 +125,6 @@ struct Resolver {
                             },
                             [&](const Append& e) { append(s, e, run, p); }, [](const auto&) {}},
                  s.epilogue);
-      const bool behind = !plan.steps.empty() && std::holds_alternative<DeviceAttend>(plan.steps.back());
-      p.beside_attention = behind || p.epilogue == DeviceEpilogue::append;
       if (s.last_only)
         plan.head = p;
       else

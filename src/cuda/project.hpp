@@ -69,7 +69,6 @@ struct DeviceProject {
   float* out = nullptr;                      // store, add, gated
   DeviceHeads heads{};
   const int* position = nullptr;  // on the device
-  bool beside_attention = false;  // leaves room for the attention that comes before or after
 };
 
 // One token through a Project. `programmatic`: may start before the kernel before it in the stream ends, and streams

@@ -12,17 +12,17 @@
 
 namespace fourfold::cuda::sm90 {
 
-// Two numbers as bf16 or f16 parts, in pairs. Parts of bf16 are cut off, not rounded: 8 + 8 + 8 bits hold a float.
+// Two numbers as bf16 or f16 parts, in pairs: three of bf16 hold a float.
 struct Bf16Split {
   std::uint32_t part[3];
 
   __device__ __forceinline__ explicit Bf16Split(float2 x) {
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
-      const std::uint32_t a = __float_as_uint(x.x), b = __float_as_uint(x.y);
-      part[i] = __byte_perm(a, b, 0x7632);
-      x.x -= __uint_as_float(a & 0xffff0000u);
-      x.y -= __uint_as_float(b & 0xffff0000u);
+      const __nv_bfloat162 high = __floats2bfloat162_rn(x.x, x.y);
+      part[i] = *reinterpret_cast<const std::uint32_t*>(&high);
+      x.x -= __low2float(high);
+      x.y -= __high2float(high);
     }
   }
 };
@@ -97,11 +97,12 @@ struct StripScale {
   static __device__ __forceinline__ std::uint32_t magnitude(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 };
 
-// kSums: also the sums of each 32 columns, which blocks with a minimum need; those are made, never stored.
+// kSums: also the sums of each 32 columns, which blocks with a minimum need.
 template <int kSteps, bool kSums>
 struct F16Parts {
   using Stored = StoredParts<kSteps, 2>;
-  static constexpr int kStoredBytes = Stored::kBytes + 16;
+  static constexpr int kSumBlocks = kSums ? kSteps / 2 : 0;
+  static constexpr int kStoredBytes = Stored::kBytes + 16 + kSumBlocks * 4;
   static constexpr bool kScaled = true;
   std::uint32_t b[2 * kSteps];
   float inverse;                       // of the power of two
@@ -138,12 +139,20 @@ struct F16Parts {
     }
   }
   __device__ __forceinline__ void read(const std::uint8_t* strip) {
-    static_assert(!kSums);
     Stored::read(strip, b);
     inverse = *reinterpret_cast<const float*>(strip + Stored::kBytes);
+    if constexpr (kSums) {
+#pragma unroll
+      for (int block = 0; block < kSumBlocks; ++block)
+        sums[block] = threadIdx.x % 4 == 0 ? reinterpret_cast<const float*>(strip + Stored::kBytes + 16)[block] : 0.f;
+    }
   }
   static __device__ __forceinline__ void store(std::uint8_t* strip, int column, float2 two) {
     Stored::store(strip, column, F16Split(two));
+  }
+  // Of columns [32 block, 32 block + 32) of the strip, scaled.
+  static __device__ __forceinline__ void store_sum(std::uint8_t* strip, int block, float sum) {
+    reinterpret_cast<float*>(strip + Stored::kBytes + 16)[block] = sum;
   }
   static __device__ __forceinline__ void store_inverse(std::uint8_t* strip, float inverse) {
     *reinterpret_cast<float*>(strip + Stored::kBytes) = inverse;

@@ -1,11 +1,14 @@
-// A Project of one token: bound by the memory's read rate; the ring keeps 48-96 KB per multiprocessor in flight.
+// A Project of one token: bound by the memory's read rate; the ring keeps up to 176 KB per multiprocessor in flight.
 //
-// A block of threads owns neighbouring row groups. One producer warp streams their tiles through a ring of bulk
-// copies and starts before the kernel before this one ends; eight consumer warps then bring their strips of the
-// activation (times the norm's weight) to shared memory and walk the tiles, slice after slice for up to kGroups row
-// groups, sums in registers. A row is the sum over slices in order of each strip, then over strips in order; the norm's
-// scalar follows the dot: no result depends on how rows are shared out. One block fits a multiprocessor (decision 11).
+// A block of threads owns neighbouring row groups. One producer thread streams their tiles through a ring of bulk
+// copies and starts before the kernel before this one ends; eight consumer warps then leave their strips of the
+// activation (times the norm's weight) as operands in shared memory and walk the tiles, slice after slice for up to
+// kGroups row groups, the next tiles in registers while these are added. A row is the sum over slices in order
+// of each strip, then over strips in order; the norm's scalar follows the dot: no result depends on how rows are shared
+// out.
 #pragma once
+
+#include <algorithm>
 
 #include "cuda/project.hpp"
 #include "cuda/sm90/async.cuh"
@@ -18,151 +21,85 @@ namespace fourfold::cuda::sm90 {
 
 template <class T>
 struct ProjectShape {
+  using Parts = typename Strip<T>::Parts;
   static constexpr int kPair = T::kBytes <= 12288 ? 2 : 1;  // tiles of a slot: at least about 16 KB
-  static constexpr int kGroups = kPair == 1 ? 14 : 8;       // row groups walked together, sums in registers
+  static constexpr int kGroups = 8;                         // row groups walked together, sums in registers
+  // What registers leave room for: two tiles at a time, as the tensor cores' latency binds, where a tile takes no more
+  // than 16-bit weights and has no scales within a strip; and slices of the activation on their way to shared memory.
+  static constexpr bool kBlocks = requires(const Strip<T>& strip) { strip.scales(0); };
+  static constexpr int kTogether = kBlocks || sizeof(Strip<T>) > 64 ? 1 : 2;
+  static constexpr int kRoundColumns = sizeof(Strip<T>) > 64 ? 2048 : 4096;
   static constexpr int kSlotBytes = kPair * T::kBytes;
   static constexpr int kConsumers = 32 * kTileStrips;
   static constexpr int kThreads = kConsumers + 32;
-  static constexpr int kMostSlots = 12;
-  // One block to a multiprocessor, so that a kernel's blocks spread evenly while the one before it ends; `beside`: with
-  // room for a block of attention.
-  static constexpr int kSharedBeside = 120 * 1024, kSharedMost = 208 * 1024;
-  static constexpr int kFixedBytes = 2 * kMostSlots * 8 + (kTileStrips * kGroups * kTileRows + 2 * kTileStrips) * 4;
-
-  static int activation_bytes(int slices) { return slices * T::kColumns * 4; }
-  static int slots(int slices, bool beside) {
-    const int fit = ((beside ? kSharedBeside : kSharedMost) - kFixedBytes - activation_bytes(slices)) / kSlotBytes;
-    return fit > kMostSlots ? kMostSlots : fit;
-  }
-  // Never so little that two blocks of one kernel fit a multiprocessor.
-  static int shared_bytes(int slices, int slots) {
-    const int needed = slots * kSlotBytes + activation_bytes(slices) + kFixedBytes;
-    return needed > kSharedBeside ? needed : kSharedBeside;
-  }
+  static constexpr int kRound = kRoundColumns / T::kColumns;  // slices of the activation in shared memory at a time
+  static constexpr int kRoundBytes = kRound * kTileStrips * Parts::kStoredBytes;
+  static constexpr int kRedFloats = kTileStrips * kGroups * kTileRows + kTileStrips;
+  // One block to a multiprocessor, so that a kernel's blocks spread evenly while the one before it ends. Codes are
+  // walked slower than 16-bit weights arrive, and gain nothing from more than 8 slots.
+  static constexpr int kMostSlots = T::kBytes >= 2 * kTileRows * T::kColumns ? 12 : 8;
+  static constexpr int kSharedMost = 205 * 1024, kSharedLeast = 114 * 1024;
+  static constexpr int kFit = (kSharedMost - kRoundBytes - kRedFloats * 4) / (kSlotBytes + 16);
+  static constexpr int kSlots = kFit > kMostSlots ? kMostSlots : kFit;
+  static constexpr int kNeeded = kSlots * (kSlotBytes + 16) + kRoundBytes + kRedFloats * 4;
+  static constexpr int kSharedBytes = kNeeded > kSharedLeast ? kNeeded : kSharedLeast;
+  static_assert(kSlots >= 3 && kRoundBytes % 16 == 0 && kSlotBytes % 16 == 0 && kRedFloats % 2 == 0);
 };
 
-// Slots of shared memory in use order; the phase of a barrier changes each time around.
-struct TileRing {
-  std::uint32_t barriers;  // shared address: `slots` full, `slots` empty
-  int slots;
-  int slot = 0;
-  std::uint32_t phase = 0;
+template <class T>
+using ProjectRing = Ring<ProjectShape<T>::kSlots>;
 
-  __device__ Barrier full() const { return {barriers + 8 * static_cast<std::uint32_t>(slot)}; }
-  __device__ Barrier empty() const { return {barriers + 8 * static_cast<std::uint32_t>(slots + slot)}; }
-  __device__ void next() {
-    if (++slot == slots) slot = 0, phase ^= 1;
-  }
-};
+// Row groups that stay together: a gate and its rows of up.
+__host__ __device__ inline int unit_groups(const DeviceProject& p) {
+  return p.epilogue == DeviceEpilogue::gated ? 2 : 1;
+}
 
-// Row groups [begin, end) of this block of threads.
+// Row groups [begin, end) of this block of threads, shared out evenly.
 struct GroupRange {
   int begin, end;
 };
-__device__ __forceinline__ GroupRange own_groups(const DeviceProject& p, int unit) {
-  const int units = (p.order.groups + unit - 1) / unit;
-  const int per = (units + static_cast<int>(gridDim.x) - 1) / static_cast<int>(gridDim.x);
-  const int begin = min(static_cast<int>(blockIdx.x) * per * unit, p.order.groups);
-  return {begin, min(begin + per * unit, p.order.groups)};
+__device__ __forceinline__ GroupRange own_groups(const DeviceProject& p) {
+  const int unit = unit_groups(p);
+  const auto units = static_cast<unsigned>((p.order.groups + unit - 1) / unit);
+  const auto from = [&](unsigned block) {
+    return min(static_cast<int>(block * units / gridDim.x) * unit, p.order.groups);
+  };
+  return {from(blockIdx.x), from(blockIdx.x + 1)};
 }
 
-// Lane i of the producer warp brings tile i of each slot.
+// The tiles of a block of threads in the order they are walked, as one thread asks for them: batches of row groups,
+// their slices, slot by slot.
 template <class T>
-__device__ __forceinline__ void produce(const DeviceProject& p, GroupRange own, std::uint8_t* slots, TileRing ring) {
-  using Shape = ProjectShape<T>;
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  for (int first = own.begin; first < own.end; first += Shape::kGroups) {
-    const int last = min(first + Shape::kGroups, own.end);
-    for (int slice = 0; slice < p.order.slices; ++slice)
-      for (int group = first; group < last; group += Shape::kPair) {
-        const int tiles = min(Shape::kPair, last - group);
-        if (lane == 0) {
-          ring.empty().wait(ring.phase ^ 1);
-          ring.full().expect(tiles * T::kBytes);
-        }
-        __syncwarp();
-        if (lane < tiles)
-          copy_bulk(shared_address(slots + ring.slot * Shape::kSlotBytes + lane * T::kBytes),
-                    p.tiles + p.order.index(group + lane, slice) * T::kBytes, T::kBytes, ring.full());
-        ring.next();
-      }
-  }
-}
-
-// The activation's strips of this warp, [slice][kStripColumns]; every warp reads its own ones only.
-template <class T>
-class Activations {
+class TileStream {
  public:
-  static constexpr int kQuads = T::kStripColumns / 4;
+  __device__ TileStream(const DeviceProject& p, GroupRange own, std::uint8_t* slots, ProjectRing<T> ring)
+      : p_(p), own_(own), slots_(slots), ring_(ring), batch_(own.begin), group_(own.begin) {}
 
-  __device__ Activations(const DeviceProject& p, float* all)
-      : p_(p), own_(reinterpret_cast<float4*>(all) + warp() * p.order.slices * kQuads) {}
-
-  __device__ const float* strip(int slice) const { return reinterpret_cast<const float*>(own_ + slice * kQuads); }
-
-  // Before the activation is known: puts the norm's weights in its place.
-  __device__ void prepare() {
-    if (p_.norm.weight == nullptr) return;
-    each([&](int place, int column) { own_[place] = at(p_.norm.weight, column); });
-  }
-
-  // Brings the activation; returns this lane's part of its sum of squares.
-  __device__ float bring() {
-    float squares = 0;
-    if (p_.add_y == nullptr) {
-      each4([&](int column) { return cached(p_.in, column); }, squares);
-      return squares;
-    }
-    const float factor = add_factor();
-    each4(
-        [&](int column) {
-          const float4 x = cached(p_.add_x, column), y = cached(p_.add_y, column), w = at(p_.add_norm.weight, column);
-          const float4 sum = {x.x + y.x * factor * w.x, x.y + y.y * factor * w.y, x.z + y.z * factor * w.z,
-                              x.w + y.w * factor * w.w};
-          if (blockIdx.x == 0 && column < p_.columns) *reinterpret_cast<float4*>(p_.add_out + column) = sum;
-          return sum;
-        },
-        squares);
-    return squares;
+  __device__ bool done() const { return batch_ >= own_.end; }
+  // Fills the ring's next slot as soon as it is empty.
+  __device__ void fill() {
+    const int end = min(batch_ + Shape::kGroups, own_.end), tiles = min(Shape::kPair, end - group_);
+    ring_.acquire();
+    ring_.full().expect(tiles * T::kBytes);
+    for (int i = 0; i < tiles; ++i)
+      copy_bulk(shared_address(slots_ + ring_.slot * Shape::kSlotBytes + i * T::kBytes),
+                p_.tiles + p_.order.index(group_ + i, slice_) * T::kBytes, T::kBytes, ring_.full());
+    ring_.next();
+    group_ += Shape::kPair;
+    if (group_ < end) return;
+    group_ = batch_;
+    if (++slice_ < p_.order.slices) return;
+    slice_ = 0;
+    group_ = batch_ = end;
   }
 
  private:
-  static __device__ int warp() { return static_cast<int>(threadIdx.x / 32); }
-  __device__ int column_of(int place) const {
-    return place / kQuads * T::kColumns + warp() * T::kStripColumns + place % kQuads * 4;
-  }
-  __device__ float4 at(const float* x, int column) const {
-    return column < p_.columns ? *reinterpret_cast<const float4*>(x + column) : float4{0, 0, 0, 0};
-  }
-  __device__ float4 cached(const float* x, int column) const {
-    return column < p_.columns ? __ldcg(reinterpret_cast<const float4*>(x + column)) : float4{0, 0, 0, 0};
-  }
-  template <class F>
-  __device__ void each(F f) const {
-    for (int place = threadIdx.x % 32; place < p_.order.slices * kQuads; place += 32) f(place, column_of(place));
-  }
-  // Four loads in flight per lane.
-  template <class F>
-  __device__ void each4(F load, float& squares) {
-    const int count = p_.order.slices * kQuads;
-    for (int first = threadIdx.x % 32; first < count; first += 128) {
-      float4 x[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (first + 32 * i < count) x[i] = load(column_of(first + 32 * i));
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if (first + 32 * i >= count) continue;
-        squares = fmaf(x[i].x, x[i].x, fmaf(x[i].y, x[i].y, fmaf(x[i].z, x[i].z, fmaf(x[i].w, x[i].w, squares))));
-        float4& to = own_[first + 32 * i];
-        to = p_.norm.weight == nullptr ? x[i] : float4{x[i].x * to.x, x[i].y * to.y, x[i].z * to.z, x[i].w * to.w};
-      }
-    }
-  }
-  __device__ float add_factor() const;
-
+  using Shape = ProjectShape<T>;
   const DeviceProject& p_;
-  float4* own_;
+  GroupRange own_;
+  std::uint8_t* slots_;
+  ProjectRing<T> ring_;
+  int batch_, slice_ = 0, group_;
 };
 
 // Sum over the consumers of one number per lane, the same for all of them: lanes, then warps, in order.
@@ -176,18 +113,112 @@ __device__ __forceinline__ float sum_over_consumers(float x, float* scratch) {
   return sum;
 }
 
-// The factor of the AddNorm's norm.
+// The activation of this warp's strips, kRound slices at a time: in registers as it comes, four columns in each of a
+// lane's four places, then as operands in shared memory. Every warp reads what it stored alone.
 template <class T>
-__device__ float Activations<T>::add_factor() const {
-  __shared__ float scratch[kTileStrips];
-  float squares = 0;
-  each([&](int, int column) {
-    const float4 y = cached(p_.add_y, column);
-    squares = fmaf(y.x, y.x, fmaf(y.y, y.y, fmaf(y.z, y.z, fmaf(y.w, y.w, squares))));
-  });
-  const float sum = sum_over_consumers(squares, scratch);
-  return p_.add_norm.scale * rsqrtf(sum / static_cast<float>(p_.columns) + p_.add_norm.eps);
-}
+class Activations {
+ public:
+  using Parts = typename Strip<T>::Parts;
+
+  __device__ Activations(const DeviceProject& p, std::uint8_t* all)
+      : p_(p), own_(all + warp() * kRound * Parts::kStoredBytes) {}
+
+  __device__ const std::uint8_t* strip(int slice) const { return own_ + slice % kRound * Parts::kStoredBytes; }
+
+  // What does not depend on the kernel before this one: brings the norm's weights close.
+  __device__ void fetch_weights() {
+    if (p_.norm.weight == nullptr) return;
+    for (int round = 0; round * kRound < p_.order.slices; ++round)
+      each(round, [&](int, int column) {
+        float4 w;
+        if (column < p_.columns)
+          asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];"
+                       : "=f"(w.x), "=f"(w.y), "=f"(w.z), "=f"(w.w)
+                       : "l"(p_.norm.weight + column));
+      });
+  }
+  // After that kernel: the factor of the AddNorm's norm.
+  __device__ void begin() {
+    if (p_.add_y == nullptr) return;
+    __shared__ float scratch[kTileStrips];
+    float squares = 0;
+    for (int round = 0; round * kRound < p_.order.slices; ++round)
+      each(round, [&](int, int column) { squares = squared(cached(p_.add_y, column), squares); });
+    const float sum = sum_over_consumers(squares, scratch);
+    add_factor_ = p_.add_norm.scale * rsqrtf(sum / static_cast<float>(p_.columns) + p_.add_norm.eps);
+  }
+  __device__ void load(int round) {
+    if (p_.add_y == nullptr) return each(round, [&](int i, int column) { x_[i] = cached(p_.in, column); });
+    each(round, [&](int i, int column) {
+      const float4 x = cached(p_.add_x, column), y = cached(p_.add_y, column), w = at(p_.add_norm.weight, column);
+      x_[i] = {x.x + y.x * add_factor_ * w.x, x.y + y.y * add_factor_ * w.y, x.z + y.z * add_factor_ * w.z,
+               x.w + y.w * add_factor_ * w.w};
+      if (blockIdx.x == 0 && column < p_.columns) *reinterpret_cast<float4*>(p_.add_out + column) = x_[i];
+    });
+  }
+  // Leaves the round that was loaded as operands, times the norm's weights; adds its squares to `squares`.
+  __device__ void store(int round, float& squares) {
+    each(round, [&](int i, int column) {
+      squares = squared(x_[i], squares);
+      if (p_.norm.weight != nullptr) {
+        const float4 w = at(p_.norm.weight, column);
+        x_[i] = {x_[i].x * w.x, x_[i].y * w.y, x_[i].z * w.z, x_[i].w * w.w};
+      }
+      put(place(i) / kQuads, place(i) % kQuads, x_[i]);
+    });
+    __syncwarp();
+  }
+
+ private:
+  static constexpr int kRound = ProjectShape<T>::kRound;
+  static constexpr int kQuads = T::kStripColumns / 4;  // lanes that hold a strip
+  static constexpr int kPlaces = kRound * kQuads / 32;
+  static_assert(32 % kQuads == 0);
+
+  static __device__ int warp() { return static_cast<int>(threadIdx.x / 32); }
+  static __device__ int place(int i) { return static_cast<int>(threadIdx.x % 32) + 32 * i; }
+  static __device__ float squared(const float4& x, float sum) {
+    return fmaf(x.x, x.x, fmaf(x.y, x.y, fmaf(x.z, x.z, fmaf(x.w, x.w, sum))));
+  }
+  __device__ float4 at(const float* x, int column) const {
+    return column < p_.columns ? __ldg(reinterpret_cast<const float4*>(x + column)) : float4{0, 0, 0, 0};
+  }
+  __device__ float4 cached(const float* x, int column) const {
+    return column < p_.columns ? __ldcg(reinterpret_cast<const float4*>(x + column)) : float4{0, 0, 0, 0};
+  }
+  template <class F>
+  __device__ void each(int round, F f) {
+#pragma unroll
+    for (int i = 0; i < kPlaces; ++i)
+      f(i, (round * kRound + place(i) / kQuads) * T::kColumns + warp() * T::kStripColumns + place(i) % kQuads * 4);
+  }
+  // Four columns of a strip; all lanes that hold it take part.
+  __device__ void put(int slice, int quad, float4 x) const {
+    std::uint8_t* to = own_ + slice * Parts::kStoredBytes;
+    if constexpr (Parts::kScaled) {
+      std::uint32_t largest = max(max(StripScale::magnitude(x.x), StripScale::magnitude(x.y)),
+                                  max(StripScale::magnitude(x.z), StripScale::magnitude(x.w)));
+#pragma unroll
+      for (int step = 1; step < kQuads; step *= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, step));
+      const StripScale scale(largest);
+      x = {x.x * scale.factor, x.y * scale.factor, x.z * scale.factor, x.w * scale.factor};
+      if (quad == 0) Parts::store_inverse(to, scale.inverse);
+      if constexpr (Parts::kSumBlocks > 0) {
+        float sum = (x.x + x.y) + (x.z + x.w);
+#pragma unroll
+        for (int step = 1; step < 8; step *= 2) sum += __shfl_xor_sync(~0u, sum, step);
+        if (quad % 8 == 0) Parts::store_sum(to, quad / 8, sum);
+      }
+    }
+    Parts::store(to, 4 * quad, float2{x.x, x.y});
+    Parts::store(to, 4 * quad + 2, float2{x.z, x.w});
+  }
+
+  const DeviceProject& p_;
+  std::uint8_t* own_;
+  float add_factor_ = 0;
+  float4 x_[kPlaces];
+};
 
 // Rows of the groups [first, first + count), from the strips' sums `red` [strip][kGroups * 16].
 template <class T>
@@ -242,43 +273,88 @@ __device__ __forceinline__ void finish_append(const DeviceProject& p, GroupRange
   }
 }
 
+// Tiles in the order of the ring, as the registers of one warp.
+template <class T>
+struct TileReader {
+  using Shape = ProjectShape<T>;
+  const std::uint8_t* slots;
+  ProjectRing<T> ring;
+
+  // Those of row groups `group` and behind, of `count` walked together.
+  __device__ __forceinline__ void read(Strip<T> (&to)[Shape::kTogether], int group, int count) {
+#pragma unroll
+    for (int i = 0; i < Shape::kTogether; ++i)
+      if (group + i < count) read(to[i], group + i, group + i + 1 == count);
+  }
+
+ private:
+  __device__ __forceinline__ void read(Strip<T>& to, int group, bool last) {
+    const int place = group % Shape::kPair;
+    if (place == 0) ring.wait();
+    to.template read<Shared>(slots + ring.slot * Shape::kSlotBytes + place * T::kBytes,
+                             static_cast<int>(threadIdx.x / 32));
+    if (place + 1 < Shape::kPair && !last) return;
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ring.empty().arrive();
+    ring.next();
+  }
+};
+
 template <class T>
 __device__ __forceinline__ void consume(const DeviceProject& p, GroupRange own, const std::uint8_t* slots,
-                                        TileRing ring, float* activations, float* red) {
+                                        ProjectRing<T> ring, std::uint8_t* activations, float* red) {
   using Shape = ProjectShape<T>;
-  constexpr int kGroups = Shape::kGroups, kPair = Shape::kPair, kRows = kGroups * kTileRows;
+  constexpr int kGroups = Shape::kGroups, kTogether = Shape::kTogether, kRows = kGroups * kTileRows;
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  const int slices = p.order.slices, rounds = (slices + Shape::kRound - 1) / Shape::kRound;
   Activations<T> x(p, activations);
-  x.prepare();
+  x.fetch_weights();
   wait_for_previous_kernel();
-  const float squares = sum_over_consumers(x.bring(), red + kTileStrips * kRows);
-  const float factor =
-      p.norm.weight == nullptr ? 1.f : p.norm.scale * rsqrtf(squares / static_cast<float>(p.columns) + p.norm.eps);
+  x.begin();
+  x.load(0);
+  TileReader<T> tiles{slots, ring};
+  float squares = 0, factor = 1;
   for (int first = own.begin; first < own.end; first += kGroups) {
     const int count = min(kGroups, own.end - first);
     float acc[kGroups][4] = {};
-    for (int slice = 0; slice < p.order.slices; ++slice) {
-      typename Strip<T>::Parts parts;
-      parts.make(x.strip(slice));
+    Strip<T> now[kTogether];
+    tiles.read(now, 0, count);
+    for (int round = 0; round < rounds; ++round) {
+      float more = 0;
+      if (rounds > 1 || first == own.begin) x.store(round, more);
+      if (first == own.begin) squares += more;
+      const bool last = round + 1 == rounds;
+      if (rounds > 1 && !(last && first + kGroups >= own.end)) x.load(last ? 0 : round + 1);
+      for (int slice = round * Shape::kRound; slice < min(slices, (round + 1) * Shape::kRound); ++slice) {
+        typename Strip<T>::Parts parts;
+        parts.read(x.strip(slice));
 #pragma unroll
-      for (int g = 0; g < kGroups; g += kPair) {
-        if (g >= count) continue;
-        ring.full().wait(ring.phase);
+        for (int step = 0; step < kGroups / kTogether; ++step) {
+          const int g = step * kTogether;
+          if (kTogether > 1 && g >= count) break;
+          if (g < count) {
+            Strip<T> next[kTogether];
+            if (g + kTogether < count)
+              tiles.read(next, g + kTogether, count);
+            else if (slice + 1 < slices)
+              tiles.read(next, 0, count);
 #pragma unroll
-        for (int i = 0; i < kPair; ++i) {
-          if (g + i >= count) continue;
-          Strip<T> strip;
-          strip.template read<Shared>(slots + ring.slot * Shape::kSlotBytes + i * T::kBytes, warp);
-          strip.accumulate(acc[g + i], parts);
+            for (int i = 0; i < kTogether; ++i) {
+              if (g + i < count) now[i].accumulate(acc[g + i], parts);
+              now[i] = next[i];
+            }
+          }
         }
-        __syncwarp();
-        if (lane == 0) ring.empty().arrive();
-        ring.next();
       }
+      __syncwarp();
+    }
+    if (p.norm.weight != nullptr && first == own.begin) {
+      squares = sum_over_consumers(squares, red + kTileStrips * kRows);
+      factor = p.norm.scale * rsqrtf(squares / static_cast<float>(p.columns) + p.norm.eps);
     }
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      if (g >= count) continue;
+      if (g >= count) break;
       const float2 sums = row_sums(acc[g]);
       if (lane % 4 != 0) continue;
       red[warp * kRows + g * kTileRows + lane / 4] = sums.x;
@@ -286,47 +362,37 @@ __device__ __forceinline__ void consume(const DeviceProject& p, GroupRange own, 
     }
     asm volatile("bar.sync 1, %0;" ::"n"(Shape::kConsumers) : "memory");
     finish_rows<T>(p, first, count, red, factor);
-    asm volatile("bar.sync 1, %0;" ::"n"(Shape::kConsumers) : "memory");
+    if (first + kGroups < own.end) asm volatile("bar.sync 1, %0;" ::"n"(Shape::kConsumers) : "memory");
   }
   if (p.epilogue == DeviceEpilogue::append) finish_append<T>(p, own, *p.position);
 }
 
 template <class T>
 __global__ void __launch_bounds__(ProjectShape<T>::kThreads, 1)
-    project_kernel(const __grid_constant__ DeviceProject p, int slots) {
+    project_kernel(const __grid_constant__ DeviceProject p) {
   using Shape = ProjectShape<T>;
   extern __shared__ __align__(128) std::uint8_t memory[];
   let_next_kernel_start();
-  float* activations = reinterpret_cast<float*>(memory + slots * Shape::kSlotBytes);
-  float* red = activations + p.order.slices * T::kColumns;
-  const TileRing ring{shared_address(red + kTileStrips * Shape::kGroups * kTileRows + 2 * kTileStrips), slots};
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < slots; ++i) {
-      Barrier{ring.barriers + 8 * i}.init(1);
-      Barrier{ring.barriers + 8 * (slots + i)}.init(kTileStrips);
-    }
-    publish_barriers();
-  }
+  std::uint8_t* activations = memory + Shape::kSlots * Shape::kSlotBytes;
+  float* red = reinterpret_cast<float*>(activations + Shape::kRoundBytes);
+  const ProjectRing<T> ring{shared_address(red + Shape::kRedFloats)};
+  const GroupRange own = own_groups(p);
+  if (threadIdx.x == Shape::kConsumers) ring.init(kTileStrips);
   __syncthreads();
-  const GroupRange own = own_groups(p, p.epilogue == DeviceEpilogue::gated || Shape::kPair == 2 ? 2 : 1);
-  if (threadIdx.x >= Shape::kConsumers) {
-    produce<T>(p, own, memory, ring);
-    return;
+  if (threadIdx.x < Shape::kConsumers) {
+    consume<T>(p, own, memory, ring, activations, red);
+  } else if (threadIdx.x == Shape::kConsumers) {
+    for (TileStream<T> stream(p, own, memory, ring); !stream.done();) stream.fill();
   }
-  consume<T>(p, own, memory, ring, activations, red);
 }
 
 template <class T>
 cudaError_t launch_project(const DeviceProject& p, int multiprocessors, bool programmatic, cudaStream_t stream) {
   using Shape = ProjectShape<T>;
-  const int unit = p.epilogue == DeviceEpilogue::gated || Shape::kPair == 2 ? 2 : 1;
-  const int units = (p.order.groups + unit - 1) / unit, per = (units + multiprocessors - 1) / multiprocessors;
-  int slots = Shape::slots(p.order.slices, p.beside_attention);
-  if (slots < 3) slots = Shape::slots(p.order.slices, false);
-  if (slots < 2) return cudaErrorInvalidValue;
-  const Launch how{dim3((units + per - 1) / per), Shape::kThreads, Shape::shared_bytes(p.order.slices, slots),
+  const int unit = unit_groups(p), units = (p.order.groups + unit - 1) / unit;
+  const Launch how{dim3(static_cast<unsigned>(std::min(units, multiprocessors))), Shape::kThreads, Shape::kSharedBytes,
                    programmatic};
-  return launch(project_kernel<T>, how, stream, p, slots);
+  return launch(project_kernel<T>, how, stream, p);
 }
 
 }  // namespace fourfold::cuda::sm90
