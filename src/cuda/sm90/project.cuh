@@ -24,10 +24,9 @@ struct ProjectShape {
   using Parts = typename Strip<T>::Parts;
   static constexpr int kPair = T::kBytes <= 12288 ? 2 : 1;  // tiles of a slot: at least about 16 KB
   static constexpr int kGroups = 8;                         // row groups walked together, sums in registers
-  // What registers leave room for: two tiles at a time, as the tensor cores' latency binds, where a tile takes no more
-  // than 16-bit weights and has no scales within a strip; and slices of the activation on their way to shared memory.
-  static constexpr bool kBlocks = requires(const Strip<T>& strip) { strip.scales(0); };
-  static constexpr int kTogether = kBlocks || sizeof(Strip<T>) > 64 ? 1 : 2;
+  // Two 16-bit tiles at a time, as the tensor cores' latency binds; and slices of the activation on their way to shared
+  // memory: what registers leave room for.
+  static constexpr int kTogether = kPair == 1 && sizeof(Strip<T>) <= 64 ? 2 : 1;
   static constexpr int kRoundColumns = sizeof(Strip<T>) > 64 ? 2048 : 4096;
   static constexpr int kSlotBytes = kPair * T::kBytes;
   static constexpr int kConsumers = 32 * kTileStrips;
