@@ -56,10 +56,11 @@ void read_config_mamba_keys(Keys& keys, Hyper& h) {
   const int inner =
       keys.derived("mamba_expand x hidden_size", keys.number("mamba_expand", 2.0) * h.width, 1, kMaxWidth);
   s.heads = keys.count("mamba_n_heads", 1, kMaxHeads, 128);
+  const int share = inner / s.heads;
   if (keys.has_text("mamba_d_head")) keys.expect("mamba_d_head", "auto");
   s.value_dim = keys.has("mamba_d_head") && !keys.has_text("mamba_d_head")
                     ? keys.count("mamba_d_head", 1, kMaxDim)
-                    : keys.derived("mamba_expand x hidden_size / mamba_n_heads", inner / s.heads, 1, kMaxDim);
+                    : keys.derived("mamba_expand x hidden_size / mamba_n_heads", share, 1, kMaxDim);
   s.key_heads = keys.count("mamba_n_groups", 1, s.heads, 1);
   s.key_dim = keys.count("mamba_d_state", 1, kMaxDim, 256);
   s.kernel = keys.count("mamba_d_conv", 2, 16, 4);

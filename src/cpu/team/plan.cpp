@@ -97,7 +97,7 @@ std::vector<std::vector<Unit>> share_units(const std::vector<Unit>& units, int w
   double end = static_cast<double>(wanted[0]) * scale;
   for (const Unit& u : units) {
     if (is_pair(u)) continue;
-    while (w + 1 < shares.size() && static_cast<double>(at + u.bytes / 2) >= end)
+    while (w + 1 < shares.size() && static_cast<double>(2 * at + u.bytes) >= 2 * end)
       end += static_cast<double>(wanted[++w]) * scale;
     shares[w].push_back(u);
     at += u.bytes;
